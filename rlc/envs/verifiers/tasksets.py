@@ -51,7 +51,8 @@ class TasksetSource:
     async def open(self, task: TaskKey, members: Sequence[int]) -> list[AsyncEpisode]:
         chosen = self._tasks[self._order.row(task.order, task.number)]
         own = chosen.data.model_dump(exclude=self._usual, exclude_none=True)
-        about = TaskFacts(f"{self._name}:{chosen.key}", chosen.data.idx, own)
+        which = chosen.data.idx if chosen.data.id is None else chosen.data.id
+        about = TaskFacts(f"{self._name}:{which}", which, own)
         episodes = [self._episode(chosen, about) for _ in members]
         await begin_alike(self._name, episodes)
         return [*episodes]

@@ -69,7 +69,7 @@ def test_a_task_its_rewards_and_its_metrics() -> None:
     assert [one["role"] for one in first.messages] == ["system", "user"]
     assert first.text.endswith("What is 1 + 2?")
     assert first.about is not None
-    assert first.about.fields == {"answer": "3"}
+    assert (first.about.id, first.about.fields) == (1, {"answer": "3"})
     assert (last.reward, last.done, last.truncated) == (0.5, True, False)
     assert last.metrics == {"words": 1.0, "exact": 1.0}
 
