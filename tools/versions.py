@@ -56,7 +56,10 @@ LAYERS = (
     Layer(("tinker==0.34.0",), _SDK, served=True),
     Layer(("tinker==0.36.0",), (*_SDK, "tests/service/hosted", "tests/service/server"), True),
     Layer(("tinker-cookbook==0.6.1",), _COOKBOOK),
-    Layer(("transformers==5.24.0", "tokenizers==0.23.1"), ("tests/chat", "tests/service/engine")),
+    Layer(
+        ("transformers==5.24.0", "tokenizers==0.23.3", "tinker-cookbook==0.6.1"),
+        ("tests/chat", "tests/service/engine"),
+    ),
     Layer(("verifiers==0.1.14",), ("tests/envs/verifiers",)),
     Layer(
         ("verifiers==0.4.0", "mcp==2.0.0", "mcp-types==2.0.0"),
