@@ -25,11 +25,13 @@ from urllib.request import urlopen
 from attrs import frozen
 
 ROOT = Path(__file__).resolve().parent.parent
+_ENGINE = "tests/service/engine/test_engine_"
 _SDK = (
     "tests/chat",
-    "tests/service/engine",
     "tests/service/test_connect.py",
-    "tests/runtime/updates",
+    *(f"{_ENGINE}{part}.py" for part in ("losses", "sampling", "training", "checkpoints")),
+    "tests/runtime/updates/test_minibatch.py",
+    "tests/service/hosted/test_hosted_clients.py",
 )
 _COOKBOOK = (
     "tests/chat",
@@ -54,7 +56,9 @@ class Layer:
 
 LAYERS = (
     Layer(("tinker==0.34.0",), _SDK, served=True),
-    Layer(("tinker==0.36.0",), (*_SDK, "tests/service/hosted", "tests/service/server"), True),
+    Layer(
+        ("tinker==0.36.0",), ("tests/chat", "tests/service/engine", "tests/service/hosted"), True
+    ),
     Layer(("tinker-cookbook==0.6.1",), _COOKBOOK),
     Layer(
         ("transformers==5.24.0", "tokenizers==0.23.3", "tinker-cookbook==0.6.1"),

@@ -15,6 +15,7 @@ from rlc.version import PYTHON
 # The oldest versions that rlc takes. What newer ones have is asked for beside it.
 TINKER_SDK, COOKBOOK = "tinker>=0.34", "tinker-cookbook>=0.5.8"
 CUSTOM_LOSSES = "tinker>=0.36"  # and what `rlc serve` answers with
+ALL_CALLS = "tinker>=0.38"  # of the SDK, which `rlc conform` makes
 TASKSETS = "verifiers>=0.4"  # of verifiers, in place of environments
 # The newest Python that a package installs on, where that is not every one that rlc runs on.
 NEWEST_PYTHON = {"gem-llm": (3, 12, 0), "verifiers": (3, 13)}

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.catalog.packages import CUSTOM_LOSSES
+from rlc.catalog.packages import ALL_CALLS
 from rlc.cli.output import UsageError, visible
 from rlc.errors import Error
 
@@ -66,8 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from rlc.cli.commands.servers.serve import PACKAGES, require
 
-    needed = (PACKAGES, "serve") if args.url is None else ((CUSTOM_LOSSES, "numpy"), "tinker")
-    require("this", *needed)
+    require("this", (ALL_CALLS, "numpy"), "tinker")
+    if args.url is None:
+        require("this", PACKAGES, "serve")
     if args.patience <= 0 or (args.tolerance is not None and not args.tolerance >= 0):
         raise UsageError("--patience is above 0, --tolerance 0 or more")
     from rlc.service import TOLERANCE, Bench, chosen, offered_models, run_checks

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog.packages import CUSTOM_LOSSES, described, lacking
+from rlc.catalog.packages import CUSTOM_LOSSES, described, lacking, name_of
 from rlc.cli.options import KEY_VARIABLE, add_address, add_base_url, is_local, key_of
 from rlc.cli.output import UsageError
 from rlc.errors import Error
@@ -105,12 +105,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def require(what: str, packages: Sequence[str], extra: str) -> None:
     """Raise UsageError if one of these packages is not installed, or too old."""
-    if wrong := {one: how for one in packages if (how := lacking(one))}:
-        too_old = [f"'{one}'" for one, how in wrong.items() if not how.startswith("not")]
-        missing = ", ".join(described(one, how) for one, how in wrong.items())
-        raise UsageError(
-            f"{what} needs {missing}", f"pip install 'rlc[{extra}]' {' '.join(too_old)}".strip()
-        )
+    missing, too_old = list[str](), list[str]()
+    for package in packages:
+        if (wrong := lacking(package)) is None:
+            continue
+        missing.append(described(package, wrong))
+        if missing[-1] != name_of(package):
+            too_old.append(f" '{package}'")
+    if missing:
+        advice = f"pip install 'rlc[{extra}]'{''.join(too_old)}"
+        raise UsageError(f"{what} needs {', '.join(missing)}", advice)
 
 
 def run(args: argparse.Namespace) -> int:
