@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from rlc.catalog.packages import TASKSETS, lacking
 from rlc.chat.turns import Action, EnvError, Observation
 from rlc.data.errors import DataError
 from rlc.data.grading.tasksets import is_taskset, require_valid
+from rlc.emit.job import needs
 from rlc.envs.base import TaskKey
 from rlc.envs.verifiers.environments import RubricError, VerifiersSource
 from rlc.envs.verifiers.tasksets import TasksetSource
@@ -158,3 +160,9 @@ def test_a_taskset_checks_its_own_solutions() -> None:
 def test_an_environment_of_the_older_interface_says_which_versions_have_it() -> None:
     with pytest.raises(EnvError, match=r"`old` is made by .*: pip install 'verifiers<0\.4'"):
         VerifiersSource("old", "math:sqrt", {**USUAL, "args": {}})
+
+
+def test_a_job_takes_the_version_along_that_plays_tasksets() -> None:
+    pinned = needs.constraints_here().splitlines()
+    assert f"verifiers=={metadata.version('verifiers')}" in pinned
+    assert "verifiers==0.3.1" in needs.constraints().splitlines()
