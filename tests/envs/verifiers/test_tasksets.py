@@ -136,6 +136,19 @@ def test_what_cannot_be_played_is_refused(args: dict[str, Any], why: str) -> Non
         source(**args)
 
 
+def test_an_episode_that_is_left_ends_with_its_program() -> None:
+    async def run() -> None:
+        made = source()
+        episodes = await made.open(TaskKey(0, 1, 0, 2), [0, 1])
+        await episodes[0].play(says("3"))
+        assert len(made._clients) == 1
+        await asyncio.gather(*(episode.close() for episode in episodes))
+        assert made._clients == {}
+        await made.close()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
 def test_a_weight_of_a_reward_that_does_not_exist() -> None:
     with pytest.raises(RubricError, match="brevity"):
         source(weights={"brevity": 1})
