@@ -39,7 +39,9 @@ _COOKBOOK = (
     "tests/envs/cookbook",
     "tests/yardstick",
     "tests/runtime/stages",
+    "tests/runtime/rollouts",
     "tests/service/inference",
+    "tests/algo",
 )
 _PORT = 8799
 
