@@ -50,7 +50,7 @@ MAY_IMPORT = {
 DOORS = dict.fromkeys(MAY_IMPORT, "") | {
     "lang": "render syntax",
     "plan": "leaves",
-    "catalog": "requirements",
+    "catalog": "packages requirements",
     "pricing": "critical_path assumptions",
     "check": "analyse",
     "service": "engine",

@@ -9,7 +9,7 @@ import yaml  # type: ignore[import-untyped]
 from paths import ROOT
 
 import rlc
-from rlc.catalog.requirements import NEWEST_PYTHON
+from rlc.catalog.packages import NEWEST_PYTHON
 from rlc.cli.main import COMMANDS
 from rlc.version import PYTHON
 

@@ -18,7 +18,7 @@ train main {
   batch     = groups(32, group_size = 64)
   sampling  = sample(max_tokens = 1024, temperature = 1.0)
   advantage = cookbook.center()
-  loss      = importance_sampling()
+  loss      = stable_reinforce()
   optimizer = adam(8e-5)
   epochs    = 1
   save      = every(20, ttl = 7d)

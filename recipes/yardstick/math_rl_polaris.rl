@@ -18,7 +18,7 @@ train main {
   batch     = groups(64, group_size = 16)
   sampling  = sample(max_tokens = 512, temperature = 1.0)
   advantage = cookbook.center()
-  loss      = importance_sampling()
+  loss      = stable_reinforce()
   optimizer = adam(2e-5)
   steps     = 833  # 53,291 problems, each once
   save      = every(20, ttl = 7d)

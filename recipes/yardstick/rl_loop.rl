@@ -20,7 +20,7 @@ train main {
   batch     = groups(128, group_size = 16)
   sampling  = sample(max_tokens = 256, temperature = 1.0)
   advantage = cookbook.center(drop_constant = true)  # groups of equals are skipped
-  loss      = importance_sampling()
+  loss      = stable_reinforce()
   optimizer = adam(4e-5, beta1 = 0.9, beta2 = 0.95, eps = 1e-8)
   steps     = 58  # the whole batches of 7,473 questions
   save      = every(20, ttl = 7d)

@@ -27,7 +27,7 @@ train main {
   batch     = groups(100, group_size = 4)
   sampling  = sample(max_tokens = 32, temperature = 1.0)
   advantage = cookbook.center()
-  loss      = importance_sampling()
+  loss      = stable_reinforce()
   optimizer = adam(1e-5)
   steps     = 100
   save      = every(20, ttl = 7d)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rlc.catalog.facts import *
     from rlc.catalog.index import *
     from rlc.catalog.keys import *
-    from rlc.catalog.limits import *
     from rlc.catalog.metrics import *
     from rlc.catalog.plan_files import *
     from rlc.catalog.providers import *
@@ -53,16 +52,15 @@ else:
             UNKNOWN_PRICE find_model find_retired gem_facts gem_ids model_names part_cost
             prices_as_of published_at recommended_rate renderer_fits renderer_keeps_prefix
             renderer_names textarena_facts tokenizer_of
-        index: BUILTINS KINDS aggregate_traits builtins_of find_anywhere find_builtin
+        index: BUILTINS KINDS aggregate_traits builtins_of can_weigh find_anywhere find_builtin
             grader_traits how_to_make is_taken known_loss learns_targets_alone loss_traits
             metric_traits names_of opponent_traits preference_traits service_loss_traits
             service_settings source_traits teacher_traits tracker_traits words_of wrapper_traits
         keys: DOTENV is_provided provide_keys read_dotenv
-        limits: limits_of nearest_model stage_limits
         metrics: find_metric measurable metric_name metrics_of watched
         plan_files: plan_from_file plan_to_file recipe_in_file
-        providers: CATALOGUE Provider ProviderError dollars find_provider model_price price_source
-            provider provider_names service_of
+        providers: CATALOGUE Provider ProviderError dollars find_provider limits_of model_price
+            nearest_model price_source provider provider_names service_of stage_limits
         records: Args Builtin Declaration LossTraits MODEL_FOLDER Param REQUIRED SCALARS Signature
             WatchedMetric
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError

@@ -35,7 +35,7 @@ from rlc.catalog.records import (
     WrapperTraits,
 )
 from rlc.errors import Error
-from rlc.plan import KlPlan, LossPlan, TeacherPlan
+from rlc.plan import AggregatePlan, KlPlan, LossPlan, TeacherPlan
 from rlc.records import evolve
 
 if TYPE_CHECKING:
@@ -205,6 +205,15 @@ def loss_traits(loss: LossPlan) -> LossTraits:
     return service_loss_traits(loss.name) if loss.program is None else own_loss_traits(loss.program)
 
 
+def can_weigh(aggregate: AggregatePlan, loss: LossPlan) -> bool:
+    """Return whether the weights of an aggregation can be folded into a loss."""
+    traits, weighs = loss_traits(loss), aggregate_traits(aggregate.kind)
+    if traits.pull is None:
+        return True
+    # A pull of the service's own is not known, and keeps the weight that it has.
+    return weighs.uniform if traits.pull in loss.config else weighs.over is None
+
+
 @lru_cache(maxsize=64)
 def own_loss_traits(program: Program) -> LossTraits:
     """Return the traits of a recipe's own loss."""
@@ -234,7 +243,7 @@ def service_settings(loss: str) -> dict[str, float | None]:
     """Return the service's settings of a loss with their defaults; None for a required pull."""
     traits, builtin = service_loss_traits(loss), _BY_NAME["loss", loss]
     keys = {traits.config[param.name]: param.default for param in builtin.params}
-    return {key: None if key == traits.pull else default for key, default in keys.items()}
+    return {k: traits.usual_pull if k == traits.pull else default for k, default in keys.items()}
 
 
 def known_loss(program: Program) -> KnownLoss | None:

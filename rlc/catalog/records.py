@@ -320,8 +320,9 @@ class LossTraits:
     clip range loses its gradient, or its weight is bounded; None: it has no clip. ``bounds``: the
     parameters with the smallest and the largest ratio of that range. ``takes_stale``: it is stable
     with rollouts several steps old. ``pull``: the setting that scales a term without the advantage
-    in it, and has no default on the service; None: the loss is linear in the advantages, up to
-    their sign. ``reaches_prompt``: the service adds that term on every token of a datum.
+    in it; None: the loss is linear in the advantages, up to their sign. ``usual_pull``: what the
+    embedded engine takes where a request names no such setting; None: it is required there.
+    ``reaches_prompt``: the service adds that term on every token of a datum.
     ``per_sequence``: one ratio for all tokens, of those that ``sequence_ratio_mask`` marks.
     ``sampler_logprobs``: it compares with the sampler; otherwise the advantages are ``weights``.
     ``recorded``: its datums name the sampled sequence behind every token, and the service has to
@@ -339,6 +340,7 @@ class LossTraits:
     bounds: tuple[str, str] | None = None
     takes_stale: bool = False
     pull: str | None = None
+    usual_pull: float | None = None
     reaches_prompt: bool = False
     per_sequence: bool = False
     sampler_logprobs: bool = True
@@ -462,9 +464,10 @@ class SourceTraits:
     renderer, with `chat()` or without it; or prompts of its ``own``. ``numbered``: its tasks have
     permanent numbers. ``blocks``: its calls block, so workers make them; None if that depends on
     the environment. ``package`` is installed with rlc's ``extra``. ``key`` is needed unless the
-    environment has a ``base_url``. ``code``: its id names Python code; ``decides``: its parameters
-    that other parts of the recipe decide, name -> part; ``offers``: those that are given to what
-    needs them. ``graded``: graders reward its replies;
+    environment has a ``base_url``. ``code``: its id names Python code, or, ``tasksets``, a module
+    that lists what it has; ``decides``: its parameters that other parts of the recipe decide, name
+    -> part; ``offers``: those that are given to what needs them. ``graded``: graders reward its
+    replies;
     ``answers``: its rows have answers to compare with. ``fixed_groups``: it may have groups of one
     size only. ``unknown_turns``: why the number of turns may be unknown. ``boxed``: it reads
     answers from LaTeX's box. ``scripted``: `rlc emit` writes scripts that play it. ``seats``: the
@@ -479,6 +482,7 @@ class SourceTraits:
     extra: str | None = None
     key: Key | None = None
     code: bool = False
+    tasksets: bool = False
     decides: Mapping[str, str] = field(factory=dict)
     offers: tuple[str, ...] = ()
     graded: bool = False

@@ -5,8 +5,6 @@ Checks, explanations, the preflight of a run and emitted jobs filter this list, 
 from __future__ import annotations
 
 import os
-import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -20,6 +18,7 @@ from rlc.catalog.environments import (
     rubrics_of,
 )
 from rlc.catalog.index import grader_traits, source_traits, tracker_traits, wrapper_traits
+from rlc.catalog.packages import COOKBOOK, CUSTOM_LOSSES, TINKER_SDK
 from rlc.catalog.providers import find_provider
 from rlc.catalog.records import Key
 from rlc.plan import (
@@ -36,14 +35,10 @@ from rlc.plan import (
 )
 from rlc.plan.leaves import asked_models, children_of
 from rlc.records import evolve, frozen
-from rlc.version import PYTHON
 
-_HERE = ("numpy", "torch", "transformers", "safetensors", "tinker", "tinker-cookbook")
-_HOSTED = ("numpy", "transformers", "tinker", "tinker-cookbook")
+_HERE = ("numpy", "torch", "transformers", "safetensors", TINKER_SDK, COOKBOOK)
+_HOSTED = ("numpy", "transformers", TINKER_SDK, COOKBOOK)
 _OF_HUB, _OF_COLUMNS, _OF_OWN_LOSSES = "datasets", "pyarrow", "torch"
-_MODULES = {"gem-llm": "gem"}
-# The newest Python that a package installs on, where that is not every one that rlc runs on.
-NEWEST_PYTHON = {"gem-llm": (3, 12, 0), "verifiers": (3, 13)}
 _KEYS = {"openrouter": Key("OPENROUTER_API_KEY", "for the models that the game asks itself")}
 # What an environment does when it is made, for people.
 _BEGINNINGS = {
@@ -104,6 +99,7 @@ def requirements_of(stage: str, parts: Mapping[str, Any]) -> Iterator[Requiremen
         what = f"`{loss.name}` is traced with it"
         by = f"the loss `{loss.name}`"
         yield Requirement("package", _OF_OWN_LOSSES, "loss", by, purpose=what)
+        yield Requirement("package", CUSTOM_LOSSES, "loss", by, TINKER)
     for teacher in parts.get("teacher", ()):
         if teacher.system is not None and is_text_file(teacher.system):
             yield Requirement("file", teacher.system, "teacher", stage)
@@ -126,26 +122,6 @@ def service_packages(service: str) -> dict[str, str]:
     there = find_provider(service)
     own = {} if there is None or there.package is None else {there.package: ""}
     return dict.fromkeys(_HOSTED, TINKER) | own
-
-
-def module_of(package: str) -> str:
-    """Return the module that is imported of a package; its extras do not count."""
-    name = re.sub(r"\[.*\]", "", package)
-    return _MODULES.get(name, name.replace("-", "_"))
-
-
-def too_new(package: str) -> str:
-    """Return what to do if this Python is too new for a package; nothing if it is not."""
-    newest = NEWEST_PYTHON.get(package)
-    if newest is None or sys.version_info[: len(newest)] <= newest:
-        return ""
-    least, most, this = (
-        ".".join(map(str, version)) for version in (PYTHON, newest, sys.version_info[:3])
-    )
-    return (
-        f"{package} needs a Python from {least} to {most}, and this is {this}: "
-        f"make an environment with another, such as `uv venv --python {least}`"
-    )
 
 
 def _of_model(path: str, model: ModelPlan) -> Iterator[Requirement]:

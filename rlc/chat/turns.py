@@ -78,13 +78,15 @@ class Observation:
 class Action:
     """A reply as the history parsed it. ``message`` is the renderer's parsed message, with tool
     calls; None without a chat. ``cut_off``: the reply is known not to be complete. ``tokens`` and
-    their ``logprobs`` are those that were sampled; none of a text that no model has written."""
+    their ``logprobs`` are those that were sampled, after the tokens of ``prompt``; none of a text
+    that no model has written."""
 
     text: str
     message: Mapping[str, Any] | None = None
     cut_off: bool = False
     tokens: Sequence[int] = field(default=(), repr=False)
     logprobs: Sequence[float] = field(default=(), repr=False)
+    prompt: Sequence[int] = field(default=(), repr=False)
 
 
 def split_chunks(model_input: types.ModelInput) -> tuple[list[int], Chunks]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rlc.data.grading.graders import *
     from rlc.data.grading.math_equivalence import *
     from rlc.data.grading.rewards import *
+    from rlc.data.grading.tasksets import *
     from rlc.data.grading.unearned import *
     from rlc.data.grading.verdicts import *
     from rlc.data.harbor import *
@@ -33,8 +34,9 @@ else:
         about: TaskFacts about_row
         calls: Code CodeKind PLAYER_SEES module_of_package
         chats: Chat read_chat read_pair read_prompt read_solved
-        code: called explained lacking lacks load_attribute module_file parameter_names
-            require_fits returned_numbers returns_text search_beside signature_of written_signature
+        code: called explained exports_instead lacking lacks load_attribute load_module module_file
+            parameter_names require_fits returned_numbers returns_text search_beside signature_of
+            written_signature
         commands: CONTAINERS is_command server_command
         digests: changed_files data_files
         errors: CodeError DataError FilePlace PackageMissingError at_place
@@ -45,6 +47,7 @@ else:
         grading.math_equivalence: SubprocessPool serve
         grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError OWN Reward
             RewardError TRIED_OWN as_number
+        grading.tasksets: is_taskset
         grading.unearned: UnearnedReply
         grading.verdicts: question_fault read_better read_ranking read_scores reason_of
             shortened shortest_verdict

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from rlc.records import field, frozen
 
 CodeKind = Literal[
-    "reward", "comparison", "factory", "game", "executor", "reply", "program", "player"
+    "reward", "comparison", "factory", "game", "executor", "reply", "program", "player", "taskset"
 ]
 
 # What a program that has a seat in a game may ask for, each by its name.
@@ -24,7 +24,8 @@ class Code:
     name -> the part of the recipe, or ``offered`` if they are needed; a file has the others, if
     ``by_row``; ``game``: ``args`` and a ``seed``; ``executor``: none;
     ``reply``: its text; ``program``: the record of its run, and ``args``; ``player``: ``args``, and
-    those of :data:`PLAYER_SEES` that it names."""
+    those of :data:`PLAYER_SEES` that it names; ``taskset``: none, a module that lists a taskset of
+    verifiers, whose configuration is ``args``."""
 
     target: str
     kind: CodeKind

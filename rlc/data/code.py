@@ -118,6 +118,14 @@ def written_signature(file: str, name: str) -> Signature | None:
     return _of_class(maker) if isinstance(maker, ast.ClassDef) else _of_function(maker)
 
 
+def exports_instead(file: str, name: str) -> bool:
+    """Return whether a file has not this name, and lists in ``__all__`` others for its user."""
+    with suppress(OSError, SyntaxError, ValueError, RecursionError):
+        bound = {known for known, _ in _bound(ast.parse(Path(file).read_bytes(), file))}
+        return "__all__" in bound and name not in bound
+    return False
+
+
 def lacks(file: str, name: str, attribute: str) -> bool:
     """Return whether ``name`` is a class of the file itself without a trace of the attribute."""
     module, made = _definition(file, name)
@@ -319,15 +327,15 @@ def _is_in(folder: str, module: str) -> bool:
     return file in (os.path.join(folder, f"{top}.py"), os.path.join(folder, top, "__init__.py"))
 
 
-def load_attribute(target: str) -> Any:
-    """Return the callable that ``module:attr`` names. Raise DataError if there is none."""
-    name, _, attribute = target.rpartition(":")
+def load_module(target: str) -> ModuleType:
+    """Return the module of ``module:attr``. Raise DataError if it cannot be imported."""
+    name = target.rpartition(":")[0]
     try:
         # A module that another thread is still importing has no attributes yet, and the finders'
         # caches cannot be invalidated twice at once.
         with IMPORTING:
             importlib.invalidate_caches()
-            module = _of_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+            return _of_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
     except FileNotFoundError as error:
         raise DataError(f"`{target}`: there is no file {name}") from error
     except ModuleNotFoundError as error:
@@ -340,6 +348,12 @@ def load_attribute(target: str) -> Any:
         ) from error
     except (Exception, SystemExit) as error:  # a module may raise anything when it is imported
         raise DataError(f"`{target}` cannot be imported: {explained(error)}") from error
+
+
+def load_attribute(target: str) -> Any:
+    """Return the callable that ``module:attr`` names. Raise DataError if there is none."""
+    name, _, attribute = target.rpartition(":")
+    module = load_module(target)
     found = getattr(module, attribute, None)
     if found is None:
         public = [known for known in vars(module) if not known.startswith("_")]

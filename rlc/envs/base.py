@@ -98,6 +98,7 @@ class PolicyReply:
         tokens: the sampled tokens, the one that ends the reply included.
         logprobs: the log-probability of each of them, in nats.
         cut_off: whether it is known not to be complete.
+        prompt: the tokens before it, a negative number for each place of an image.
     """
 
     message: Mapping[str, Any]
@@ -105,6 +106,7 @@ class PolicyReply:
     tokens: Sequence[int] = field(repr=False)
     logprobs: Sequence[float] = field(repr=False)
     cut_off: bool = False
+    prompt: Sequence[int] = field(default=(), repr=False)
 
 
 class PolicyClient(Protocol):

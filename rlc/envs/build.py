@@ -38,6 +38,7 @@ from rlc.chat import (
 from rlc.data import (
     DataError,
     DataRow,
+    is_taskset,
     load_attribute,
     require_fits,
     rows_in,
@@ -66,7 +67,8 @@ from rlc.envs.openenv import OpenEnvSource, openenv_problem
 from rlc.envs.openreward import OpenRewardSource, openreward_problems
 from rlc.envs.problems import ProblemSource
 from rlc.envs.responders import Responders, endpoint_problems, no_responders
-from rlc.envs.verifiers import VerifiersSource
+from rlc.envs.verifiers.environments import VerifiersSource
+from rlc.envs.verifiers.tasksets import TasksetSource
 from rlc.envs.workers.async_adapter import make_async
 from rlc.plan import EndpointPlan, EnvPlan
 
@@ -291,7 +293,8 @@ def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
     ((_, loader),) = code_of(plan)
     new_chat = tool_chat_history(tokenizer, renderer, **begins(plan))
-    source = VerifiersSource(plan.id, loader.target, plan.args)
+    kind = TasksetSource if is_taskset(loader.target) else VerifiersSource
+    source = kind(plan.id, loader.target, plan.args)
     return Offer(source, lambda: TranscriptHistory(new_chat), source.count)
 
 
@@ -314,6 +317,8 @@ def _require_code(env: EnvPlan) -> None:
     if env.agent is not None and (problem := agent_problem(env.agent)):
         raise EnvError(problem)
     for _, code in code_of(env):
+        if env.source == "verifiers" and is_taskset(code.target):  # it has no parameters
+            continue
         require_fits(code, signature_of(load_attribute(code.target)))
 
 

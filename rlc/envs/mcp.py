@@ -103,7 +103,7 @@ class McpServer:
                     raise self._failed("ended during a call") from error
                 return ToolResult(first_line(error), failed=True)
         plain = result.model_dump(by_alias=True, exclude_none=True)
-        return ToolResult(_content(plain["content"]), bool(plain.get("isError")))
+        return ToolResult(content_of(plain["content"]), bool(plain.get("isError")))
 
     async def close(self) -> None:
         """Disconnect; a server that was started here ends. Safe to call twice."""
@@ -202,7 +202,8 @@ def _cause(error: BaseException) -> str:
     return f"failed: {type(error).__name__}: {first_line(error)}"
 
 
-def _content(blocks: Sequence[Mapping[str, Any]]) -> str | list[Plain]:
+def content_of(blocks: Sequence[Mapping[str, Any]]) -> str | list[Plain]:
+    """Return the blocks of a result of MCP for a model: text, or texts and images."""
     parts = list[Plain]()
     for block in blocks:
         if block["type"] == "image":

@@ -4,9 +4,11 @@ How a reply becomes an action, which is a record of the environment's own:
 
     text = "message"         its text is that field
     encode = "f.py:action"   a function makes the record of the text
-    neither                  the model calls the tool `act`, with the action as arguments
+    neither                  the model calls the tool `act`, with the action as arguments, or the
+                             tools of the environment, if its actions are calls of tools
 
-What is observed is a record, too: the model sees the field ``show``, or all of it as JSON.
+What is observed is a record, too: the model sees the field ``show``, or all of it as JSON, and of a
+call of a tool what it came to.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from rlc.data import DataError, explained, is_command, load_attribute, server_co
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import place
 from rlc.envs.guarded import guard, variables
+from rlc.envs.mcp import content_of
 from rlc.errors import first_line
 from rlc.plan import EnvPlan, elapsed
 
@@ -79,13 +82,28 @@ class OpenEnvSession:
         """Take one action. Raise RefusedError if the environment does not take it."""
         return await self._asked("step", dict(action))
 
+    async def tools(self) -> list[Plain]:
+        """Return the tools that the environment offers by MCP, which takes no step of it; none if
+        it does not know them."""
+        ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        answer = await self._answered("mcp", ask)
+        listed = (answer.get("data", {}).get("result") or {}).get("tools", ())
+        return [
+            {
+                "name": tool["name"],
+                "description": tool.get("description") or "",
+                "parameters": tool.get("inputSchema") or tool.get("input_schema") or {},
+            }
+            for tool in listed
+        ]
+
     async def close(self) -> None:
         """End the session. Safe to call twice."""
         socket, self._socket = self._socket, None
         if socket is not None:
             await socket.close()
 
-    async def _asked(self, kind: str, data: Plain) -> Plain:
+    async def _answered(self, kind: str, data: Plain) -> Plain:
         """Return the answer to a message. If this is cancelled, the session is unusable: the answer
         would be taken for the next one's."""
         from websockets.exceptions import ConnectionClosed
@@ -95,9 +113,14 @@ class OpenEnvSession:
         try:
             with suppress(ConnectionClosed):  # what it has said before it closed is read
                 await self._socket.send(json.dumps({"type": kind, "data": data}))
-            answer = json.loads(await self._socket.recv())
+            answer: Plain = json.loads(await self._socket.recv())
+            return answer
         except ConnectionClosed as error:
             raise EnvError(f"the OpenEnv server {self.url} ended the session: {error}") from error
+
+    async def _asked(self, kind: str, data: Plain) -> Plain:
+        """Return what is observed, as the answer to a message."""
+        answer = await self._answered(kind, data)
         given = answer.get("data", {})
         if answer.get("type") == "error":
             said = f"{given.get('message')} ({given.get('code')})"
@@ -132,6 +155,7 @@ def schema_of(url: str) -> Plain:
 _STARTING = 120.0  # seconds within which a server must answer: it may be installed first
 _PORT = "{port}"
 ACT = "act"  # the tool
+_CALLS = ("Action", "CallToolAction", "ListToolsAction")  # actions that may be calls of tools
 
 
 @contextmanager
@@ -211,6 +235,8 @@ class OpenEnvSource:
     url: str = field(init=False)
     _serving: ExitStack = field(factory=ExitStack, init=False)
     _tools: list[Plain] = field(factory=list, init=False)
+    _may_call: bool = field(default=False, init=False)
+    calls: bool = field(default=False, init=False)  # its actions are calls of its own tools
     _encode: Callable[[str], Any] | None = field(default=None, init=False)
     _places: asyncio.Semaphore = field(init=False)
 
@@ -223,6 +249,7 @@ class OpenEnvSource:
                 self._encode = load_attribute(self.args["encode"])
             elif self.args["text"] is None:
                 schema, about = schema_of(self.url), "Take one action."
+                self._may_call = schema.get("title") in _CALLS
                 self._tools = [{"name": ACT, "description": about, "parameters": schema}]
             self._serving = serving.pop_all()
 
@@ -252,12 +279,16 @@ class OpenEnvSource:
             session = OpenEnvSession(self.url)
             held.push_async_callback(session.close)
             given = await session.reset({"seed": seed % 2**31, **self.args["reset"]})
+            own = await session.tools() if self._may_call else []
+            self.calls = bool(own)
             asked = [{"role": "user", "content": self.shown(given)}]
-            return held.pop_all(), session, conversation(asked, self._tools)
+            return held.pop_all(), session, conversation(asked, own or self._tools)
 
-    def shown(self, given: Plain) -> str:
+    def shown(self, given: Plain) -> Any:
         """Return an observation for the model. Raise ContractError if it lacks the field."""
         seen, name = given["observation"], self.args["show"]
+        if self.calls and "tool_name" in seen:
+            return _came_to(seen)
         if name is None:
             return json.dumps(seen, ensure_ascii=False)
         if name not in seen:
@@ -266,9 +297,10 @@ class OpenEnvSource:
         value = seen[name]
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
-    def actions(self, reply: Mapping[str, Any]) -> list[tuple[str | None, Any]]:
-        """Return the actions in a reply, each with the id of its call; an action is the arguments
-        of a call as they were written. Raise EnvError if the function that makes one fails."""
+    def actions(self, reply: Mapping[str, Any]) -> list[tuple[str | None, str, Any]]:
+        """Return the actions in a reply, each with the id and the tool of its call; an action is
+        the arguments of a call as they were written. Raise EnvError if the function that makes one
+        fails."""
         if self._encode is not None:
             try:
                 made = self._encode(text_of(reply))
@@ -277,10 +309,20 @@ class OpenEnvSource:
             if not isinstance(made, dict):
                 what = f"gave a {type(made).__name__}, not the record of an action"
                 raise EnvError(f"`{self.args['encode']}` {what}")
-            return [(None, made)]
+            return [(None, ACT, made)]
         if self.args["text"] is not None:
-            return [(None, {self.args["text"]: text_of(reply)})]
-        return [(call_id, arguments) for call_id, _, arguments in calls_of(reply)]
+            return [(None, ACT, {self.args["text"]: text_of(reply)})]
+        return list(calls_of(reply))
+
+
+def _came_to(seen: Mapping[str, Any]) -> Any:
+    """Return what a call of a tool came to, for the model: text, or texts and images."""
+    if (error := seen.get("error")) is not None:
+        return f"Error: {error['message']}"
+    result = seen.get("result")
+    if isinstance(result, dict) and result.get("content"):
+        return content_of(result["content"])
+    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
 
 
 @define(eq=False)
@@ -300,11 +342,11 @@ class OpenEnvEpisode:
             self.held, self.session = await self.source.another(self.seed, self.first)
         reply: Mapping[str, Any] = action.message or {"content": action.text}
         messages, rewards, done = list[Plain](), list[float](), False
-        for call_id, act in self.source.actions(reply):
-            said, reward, done = await self._taken(act)
+        for call_id, tool, act in self.source.actions(reply):
+            said, reward, done = await self._taken(tool, act)
             if reward is not None:
                 rewards.append(reward)
-            role = {"role": "user"} if call_id is None else {"role": "tool", "name": ACT}
+            role = {"role": "user"} if call_id is None else {"role": "tool", "name": tool}
             answered = {} if call_id is None else {"tool_call_id": call_id}
             messages.append({**role, **answered, "content": said})
             if done:
@@ -320,7 +362,7 @@ class OpenEnvEpisode:
     async def close(self) -> None:
         await self.held.aclose()
 
-    async def _taken(self, act: Any) -> tuple[str, float | None, bool]:
+    async def _taken(self, tool: str, act: Any) -> tuple[Any, float | None, bool]:
         """Return an action's observation, its reward, and whether it ends the episode."""
         assert self.session is not None
         try:
@@ -328,10 +370,13 @@ class OpenEnvEpisode:
                 act = json.loads(act)
             if not isinstance(act, dict):
                 raise RefusedError("an action is an object")
+            if self.source.calls:
+                act = {"type": "call_tool", "tool_name": tool, "arguments": act}
             given = await self.session.step(act)
         except (RefusedError, ValueError) as error:
             self._refused += 1
             return f"Error: {error}", None, False
+        self._refused += self.source.calls and given["observation"].get("error") is not None
         return self.source.shown(given), given.get("reward"), bool(given.get("done"))
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 from rlc.catalog import CATALOGUE, find_provider, tracker_traits
+from rlc.catalog.packages import name_of
 from rlc.catalog.requirements import (
     Requirement,
     requirements,
@@ -216,10 +217,10 @@ def needed(plan: Plan) -> list[str]:
     """Return what the job needs before it can run, as sentences without repetitions."""
     every = requirements(plan)
     services = dict.fromkeys(one.name for one in every if one.kind == "service")
-    covered = {package for service in services for package in service_packages(service)}
+    covered = {name_of(one) for service in services for one in service_packages(service)}
     covered |= {there.key for there in map(find_provider, services) if there and there.key}
     found = [sentence for service in services for sentence in _of_service(service)]
-    others = (one for one in every if one.kind != "service" and one.name not in covered)
+    others = (one for one in every if one.kind != "service" and name_of(one.name) not in covered)
     found += [_SENTENCES[one.kind](one) for one in others]
     return list(dict.fromkeys(found))
 

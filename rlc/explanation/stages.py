@@ -191,6 +191,8 @@ def _loss(stage: Training, paint: Paint) -> Lines:
         yield paint.dim("this is the one of the embedded engine and of `rlc serve`")
     for name, value in loss.config.items():
         yield f"{name} = {show(value, 'float')}"
+    if traits.usual_pull is not None and traits.pull not in loss.config:
+        yield paint.dim(f"{traits.pull}: the service's own; {traits.usual_pull:g} on these two")
 
 
 def _preference_loss(stage: Training, paint: Paint) -> Lines:

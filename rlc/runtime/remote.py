@@ -178,13 +178,15 @@ def _expected(
 ) -> tuple[float, float]:
     """Return the loss by the local formula, from the service's logprobs, and its terms' size."""
     total, size, traits = 0.0, 0.0, loss_traits(loss)
+    config = {} if traits.usual_pull is None else {str(traits.pull): traits.usual_pull}
+    config |= loss.config
     for datum, logprobs_T in zip(datums, logprobs_DT, strict=True):
         inputs: dict[str, npt.ArrayLike] = {"weights": datum.advantages_T}
         if traits.sampler_logprobs:
             inputs = {"logprobs": datum.logprobs_T, "advantages": datum.advantages_T}
         if traits.recorded:
             inputs["sampled"] = datum.mask_T
-        total += builtin_loss_and_grad(loss.name, loss.config, logprobs_T, inputs)[0]
+        total += builtin_loss_and_grad(loss.name, config, logprobs_T, inputs)[0]
         size += float(np.abs(datum.advantages_T).sum())
     return total, max(size, abs(total))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,8 @@ from rlc.catalog import (
     located_files,
     provide_keys,
 )
-from rlc.catalog.requirements import Requirement, module_of, requirements, too_new
+from rlc.catalog.packages import described, lacking, name_of, too_new
+from rlc.catalog.requirements import Requirement, requirements
 from rlc.data import DataError, load_attribute, require_fits, search_beside, signature_of
 from rlc.envs import source_problems
 from rlc.plan import CHECKPOINTS_FOLDER, ModelState, Plan, build_graph, difference_lines, plan_hash
@@ -65,17 +65,24 @@ def require_runnable(plan: Plan) -> None:
 
 def _require_packages(needed: Sequence[Requirement]) -> None:
     """Raise RunError for packages that are not installed, with the command that installs them."""
-    find, by = importlib.util.find_spec, dict[str, dict[str, None]]()
-    absent = [one for one in needed if one.kind == "package" and not find(module_of(one.name))]
+    absent, extras, others = list[str](), set[str](), dict[str, None]()
+    by = dict[str, dict[str, None]]()
+    for one in needed:
+        if one.kind != "package" or (wrong := lacking(one.name)) is None:
+            continue
+        absent.append(one.name)
+        who = one.by if "`" in one.by else f"`{one.by}`"
+        by.setdefault(who, {})[named := described(one.name, wrong)] = None
+        if one.extra and named == name_of(one.name):
+            extras.add(one.extra)
+        else:  # what is too old stays as it is with an extra alone
+            others[f"'{one.name}'" if ">=" in one.name else one.name] = None
     if not absent:
         return
-    for one in absent:
-        by.setdefault(one.by if "`" in one.by else f"`{one.by}`", {})[one.name] = None
     what = "; ".join(f"{who} needs {', '.join(names)}" for who, names in by.items())
-    extras = ",".join(sorted({one.extra for one in absent if one.extra}))
-    others = dict.fromkeys(one.name for one in absent if not one.extra)
-    install = " ".join([*([f"'rlc[{extras}]'"] if extras else []), *others])
-    other = dict.fromkeys(filter(None, (too_new(one.name) for one in absent)))
+    extra = [f"'rlc[{','.join(sorted(extras))}]'"] if extras else []
+    install = " ".join([*extra, *others])
+    other = dict.fromkeys(filter(None, map(too_new, absent)))
     raise RunError(f"packages are missing: {what}", "; ".join([*other, f"pip install {install}"]))
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rlc.service.hosted.connect import *
     from rlc.service.hosted.endpoint import *
     from rlc.service.hosted.refusals import *
+    from rlc.service.hosted.sdk import *
     from rlc.service.hosted.service import *
     from rlc.service.http import *
     from rlc.service.inference.endpoint import *
@@ -46,7 +47,8 @@ else:
             smaller_contexts
         hosted.endpoint: Endpoint KEY find_endpoint
         hosted.refusals: translate
-        hosted.service: find_base offered_models open_rest
+        hosted.sdk: open_rest
+        hosted.service: find_base offered_models
         http: RefusedRequest Server TOO_LONG key_checker on_a_thread require_key require_local_host
             serving
         inference.endpoint: Caller Observer Recorder parts_of

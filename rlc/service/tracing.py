@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch.fx
-from tinker.lib.public_interfaces.custom_loss import LossHandle, trace_loss
 
+from rlc.catalog.packages import CUSTOM_LOSSES, described, lacking
 from rlc.service.interface import ServiceError
+
+if TYPE_CHECKING:
+    from tinker.lib.public_interfaces.custom_loss import LossHandle
 
 
 class _WatchfulTracer(torch.fx.Tracer):
@@ -25,6 +28,10 @@ def trace(fn: Callable[..., Any], input_ranks: Mapping[str, Literal[0, 1, 2]]) -
     """Trace a custom loss, which belongs to no session yet. Raise ServiceError if that cannot be.
     Tracing changes torch's modules for a moment: nothing else may be traced or computed with them
     meanwhile."""
+    if wrong := lacking(CUSTOM_LOSSES):
+        raise ServiceError(f"a loss of one's own needs {described(CUSTOM_LOSSES, wrong)}")
+    from tinker.lib.public_interfaces.custom_loss import trace_loss
+
     try:
         handle = trace_loss(fn, input_ranks, session_id="")
     except (ValueError, TypeError) as error:  # TypeError: of what has no signature

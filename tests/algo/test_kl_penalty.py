@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,6 +98,27 @@ def cookbook_datums(*columns: Sequence[np.ndarray]) -> list[Any]:
     ]
 
 
+@define
+class Scorer:
+    """A client that gives these logprobs, one row after the other, as cookbook 0.5 and 0.6 ask."""
+
+    rows: list[list[float]]
+
+    async def compute_logprobs_async(self, _: object) -> list[float | None]:
+        return [None, *self.rows.pop(0)]
+
+    def compute_logprobs(self, _: object) -> SimpleNamespace:
+        return SimpleNamespace(coroutine=lambda: self.compute_logprobs_async(_))
+
+    def sample(self, **_: object) -> SimpleNamespace:
+        async def response() -> SimpleNamespace:
+            scores = await self.compute_logprobs_async(None)
+            used = {"prompt_cache_hit_tokens": 0, "sequences": []}
+            return SimpleNamespace(prompt_logprobs=scores, **used)
+
+        return SimpleNamespace(coroutine=response)
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("discount", [0.0, 0.5, 1.0])
 def test_a_reference_agrees_with_the_tinker_cookbook(discount: float) -> None:
@@ -109,12 +131,7 @@ def test_a_reference_agrees_with_the_tinker_cookbook(discount: float) -> None:
     reference = [rng.uniform(-3, 0, n).astype(np.float32) for n in sizes]
     masks = [(rng.random(n) < 0.7).astype(np.float32) for n in sizes]
     datums = cookbook_datums(sampled, [np.zeros(n) for n in sizes], masks)
-    waiting = [ref.tolist() for ref in reference]
-
-    async def compute_logprobs_async(_: object) -> list[float]:
-        return [0.0, *waiting.pop(0)]
-
-    client = SimpleNamespace(compute_logprobs_async=compute_logprobs_async)
+    client = Scorer([ref.tolist() for ref in reference])
     asyncio.run(incorporate_kl_penalty(datums, client, 0.3, discount))
     ours = kl_penalty(sampled, reference, masks, coef=0.3, discount=discount)
     for change, datum, mask in zip(ours, datums, masks, strict=True):
@@ -136,12 +153,7 @@ def test_a_teacher_agrees_with_the_tinker_cookbook(discount: float) -> None:
     before = [np.where(mask, rng.normal(size=len(mask)), 0.0) for mask in masks]
     datums = cookbook_datums(sampled, before, masks)
 
-    async def logprobs(row: np.ndarray) -> list[float | None]:
-        return [None, *row.tolist()]
-
-    clients = [
-        SimpleNamespace(compute_logprobs_async=lambda _, row=row: logprobs(row)) for row in teacher
-    ]
+    clients = [Scorer([row.tolist()]) for row in teacher]
     asyncio.run(incorporate_kl_penalty(datums, clients, [0] * len(datums), 0.7, discount))
     made = kl_penalty(sampled, teacher, masks, 0.7, discount, centred=False)
     for datum, start, change, mask in zip(datums, before, made, masks, strict=True):

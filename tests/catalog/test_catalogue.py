@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -153,6 +154,8 @@ def test_recommended_rates_are_those_of_the_cookbook() -> None:
 
 class StandInTokenizer:
     """Every text is one token: enough to ask a renderer what it is."""
+
+    backend_tokenizer = SimpleNamespace()  # which the cookbook copies, as of 0.6
 
     name_or_path = "stand-in"
     bos_token = eos_token = "<end>"

@@ -11,7 +11,8 @@ import pytest
 from paths import ROOT
 
 from rlc.catalog.index import builtins_of, tracker_traits
-from rlc.catalog.requirements import module_of, packages_of_file, service_packages, too_new
+from rlc.catalog.packages import module_of, name_of, too_new
+from rlc.catalog.requirements import packages_of_file, service_packages
 from rlc.plan.parts import LOCAL, TINKER
 
 
@@ -32,8 +33,11 @@ def test_a_package_is_an_extra_of_rlc_and_imported_by_this_name(package: str) ->
         for extra in extras["optional-dependencies"].values()
         for requirement in extra
     }
-    name = package.partition("[")[0]
+    name = name_of(package)
     assert name in names
+    if ">=" in package:
+        needed = [one for extra in extras["optional-dependencies"].values() for one in extra]
+        assert any(one.startswith(f"{package},") for one in needed)
     developed = ",".join(
         extras["optional-dependencies"]["dev"] + extras["optional-dependencies"]["all"]
     )

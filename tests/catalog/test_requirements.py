@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from paths import RECIPES
 
+from rlc.catalog.packages import name_of
 from rlc.catalog.requirements import Requirement, requirements, service_packages
 from rlc.compile.recipe import compile_source, load
 from rlc.emit.job.needs import commands, extras, packages, variables
@@ -34,9 +35,10 @@ def test_what_is_explained_is_what_is_needed(name: str) -> None:
     if (plan := plan_of(name)) is None:
         return
     text = "\n".join(needed(plan))
-    covered = {p for service in of_kind(plan, "service") for p in service_packages(service.name)}
+    services = of_kind(plan, "service")
+    covered = {name_of(one) for each in services for one in service_packages(each.name)}
     for one in requirements(plan):
-        if one.kind == "package" and one.name in covered:
+        if one.kind == "package" and name_of(one.name) in covered:
             continue
         assert one.kind == "service" or one.name in text, one
     assert len(needed(plan)) == len(set(needed(plan)))
@@ -66,7 +68,7 @@ def test_each_package_is_looked_for_before_a_run(
     with pytest.raises(RunError, match="packages are missing") as refused:
         require_runnable(plan)
     for one in of_kind(plan, "package"):
-        assert one.name in str(refused.value)
+        assert name_of(one.name) in str(refused.value)
         assert (one.extra or one.name) in str(refused.value.hint)
 
 

@@ -25,7 +25,7 @@ def of_loss(name: str, advantages_T: np.ndarray = ADVANTAGES_T) -> tuple[float, 
     traits, builtin = service_loss_traits(name), find_builtin("loss", name)
     assert builtin is not None
     config = {
-        traits.config[param.name]: 0.1 if param.required else param.default
+        traits.config[param.name]: param.default if isinstance(param.default, float) else 0.1
         for param in builtin.params
     }
     inputs = {"weights": advantages_T}

@@ -300,7 +300,7 @@ def test_nothing_more_is_said_of_a_file_that_is_missing() -> None:
 def test_a_missing_package_is_reported_once_and_only_where_code_is_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rlc.check.rules.code.is_missing", lambda _: True)
+    monkeypatch.setattr("rlc.check.rules.code.lacking", lambda _: "not installed here")
     again = TRAIN.replace("train main", "train again").replace("STEPS", "steps = 1")
     again = again.replace("= policy", "= main")
     env = 'problems("sums.jsonl", grader = math, suffix = " Answer in \\\\boxed{}.")'
@@ -354,3 +354,15 @@ def test_what_a_function_always_returns_is_one_finding(body: str, says: str | No
     env = 'rows("sums.jsonl", prompt = "question", grader = grade_with("own.py:grade"))'
     found = [item.message for item in compiled(env).diagnostics if item.code == "RL0681"]
     assert found == ([] if says is None else [says])
+
+
+def test_a_module_that_lists_a_taskset_needs_no_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("tasks.py").write_text('__all__ = ["Sums"]\n', encoding="utf-8")
+    env = 'verifiers("tasks.py", args = { taskset = { count = 3 } })'
+    assert messages(compiled(env)) == []
+    old = {"verifiers>=0.4": "0.3.1 here"}
+    monkeypatch.setattr("rlc.check.rules.code.lacking", old.get)
+    found = messages(compiled(env, reader=Reader(imports=True)))
+    assert found == ["RL0513 this needs the package verifiers>=0.4, which is 0.3.1 here"]
+    Path("tasks.py").write_text("Sums = 1\n", encoding="utf-8")
+    assert [one[:6] for one in messages(compiled(env))] == ["RL0510"]

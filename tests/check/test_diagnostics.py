@@ -27,7 +27,8 @@ def test_a_finding_reads_like_this(
 ) -> None:
     monkeypatch.chdir(path.parent)  # imports start at the folder of the file
     monkeypatch.setenv("XDG_CONFIG_HOME", f"config/{path.stem}")
-    monkeypatch.setattr("rlc.check.rules.code.is_missing", lambda name: name == "wandb")
+    wrong = {"wandb": "not installed here"}
+    monkeypatch.setattr("rlc.check.rules.code.lacking", wrong.get)
     monkeypatch.setattr("rlc.data.commands.is_command", lambda name: name == "python")
     text = path.read_text(encoding="utf-8")
     command = text.splitlines()[0]

@@ -11,7 +11,7 @@ import pytest
 
 from rlc.chat.turns import Action, EnvError, Observation
 from rlc.envs.base import PolicyClient, PolicyReply, PolicyRequest
-from rlc.envs.verifiers import CallbackEpisode, begin_alike
+from rlc.envs.verifiers.callback import CallbackEpisode, begin_alike
 from rlc.envs.workers.threads import EventLoopThread
 
 Rollout = Callable[[PolicyClient], Coroutine[Any, Any, Any]]

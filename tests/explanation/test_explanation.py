@@ -125,6 +125,9 @@ def test_a_loss_whose_definition_is_not_published_says_so() -> None:
         "this is the one of the embedded engine and of `rlc serve`",
         "kl_coeff = 0.2",
     ]
+    plan = planned(EVERYTHING, "second.loss=stable_reinforce()")
+    *_, last = section(explain_text(plan, Diagnostics()), "loss: stable_reinforce").splitlines()
+    assert last == "kl_coeff: the service's own; 0.01 on these two"
 
 
 def test_json_has_exactly_its_keys_and_the_whole_plan() -> None:

@@ -75,7 +75,8 @@ def workplace(code: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     if any(example.language != "rl" for example in (shown.wrong, shown.right)):
         made = shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(made)
-    monkeypatch.setattr("rlc.check.rules.code.is_missing", lambda name: name == "wandb")
+    wrong = {"wandb": "not installed here"}
+    monkeypatch.setattr("rlc.check.rules.code.lacking", wrong.get)
     monkeypatch.setattr("rlc.data.commands.is_command", lambda name: name == "python")
 
     real = tempfile.mkstemp

@@ -10,7 +10,7 @@ from attrs import evolve
 from plan_recipes import recipe
 from run_support import TINY, compiled, tiny, train
 
-from rlc.catalog.requirements import too_new
+from rlc.catalog.packages import too_new
 from rlc.compile.variants import rehearse
 from rlc.plan.parts import TrackPlan
 from rlc.plan.stages import Training
@@ -36,6 +36,18 @@ def test_a_tracker_without_its_package(
     with pytest.raises(RunError, match=message) as refused:
         require_runnable(tiny(train(track=f"[{tracker}]")))
     assert refused.value.hint == f"pip install {package}"
+
+
+def test_a_version_that_is_too_old_is_named_with_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    versions = {"tinker": "0.35.0", "tinker-cookbook": "0.5.8"}
+    monkeypatch.setattr("importlib.metadata.version", versions.__getitem__)
+    require_runnable(tiny(train()))
+    own = "loss soft { token = -adv * log(1 + ratio) }\n"
+    with pytest.raises(RunError, match=r"`soft` needs tinker>=0\.36 \(0\.35\.0 here\)") as refused:
+        require_runnable(tiny(own, train(loss="soft")))
+    assert refused.value.hint == "pip install 'tinker>=0.36'"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,10 @@ import sys
 from typing import Any
 
 import uvicorn
+from fastmcp import FastMCP
 from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
+from openenv.core.env_server.mcp_environment import MCPEnvironment
+from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservation
 
 
 class Guess(Action):
@@ -58,7 +61,54 @@ class Restless(Guessing):
         return super().reset(None, episode_id, top)
 
 
+class Calculating(MCPEnvironment):
+    """Two numbers from the seed, which a tool adds; the answer ends the episode."""
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self) -> None:
+        mcp = FastMCP("sums")
+        self.numbers, self.done = (0, 0), False
+
+        @mcp.tool()
+        def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            return a + b
+
+        @mcp.tool()
+        def answer(value: int) -> str:
+            self.done = True
+            return "Right." if value == sum(self.numbers) else "No."
+
+        super().__init__(mcp)
+
+    def reset(
+        self, seed: int | None = None, episode_id: str | None = None, **_: Any
+    ) -> Observation:
+        numbers = random.Random(seed)
+        self.numbers, self.done = (numbers.randint(0, 9), numbers.randint(0, 9)), False
+        return Observation(done=False, reward=None, metadata={"numbers": self.numbers})
+
+    def _step_impl(self, action: Action, timeout_s: float | None = None, **_: Any) -> Observation:
+        raise ValueError("call a tool")
+
+    async def step_async(self, action: Action, timeout_s: float | None = None, **_: Any) -> Any:
+        seen = await super().step_async(action, timeout_s)
+        seen.done, seen.reward = self.done, float(self.done)
+        return seen
+
+    @property
+    def state(self) -> State:
+        return State()
+
+
 if __name__ == "__main__":
+    if "tools" in sys.argv:
+        app = create_fastapi_app(
+            Calculating, CallToolAction, CallToolObservation, max_concurrent_envs=2
+        )
+        uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
+        sys.exit()
     made = Restless if "restless" in sys.argv else Guessing
     app = create_fastapi_app(made, Guess, Seen, max_concurrent_envs=2)
     uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")

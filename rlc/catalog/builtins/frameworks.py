@@ -199,8 +199,8 @@ FRAMEWORKS = (
     ),
     source(
         "verifiers",
-        "an environment of Prime Intellect's verifiers: a package of the Environments Hub, or one "
-        "of one's own",
+        "an environment or a taskset of Prime Intellect's verifiers: a package of the Environments "
+        "Hub, or one of one's own",
         text(
             "id",
             "its package, as it is installed, or a Python file",
@@ -229,6 +229,7 @@ FRAMEWORKS = (
             package="verifiers",
             extra="verifiers",
             code=True,
+            tasksets=True,
             unknown_turns="its own code decides; `rollouts(max_turns = …)` limits them",
             facts=lambda env: EnvFacts(uncounted=True, held_out=env.args["split"] == "test"),
         ),

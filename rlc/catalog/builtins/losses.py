@@ -92,7 +92,10 @@ def _loss(
     """Return a loss under the service's own name."""
 
     def build(args: Args) -> LossPlan:
-        return LossPlan(name, {key: args.values[own] for own, key in keys.items()})
+        given = {key: args.values[own] for own, key in keys.items()}
+        return LossPlan(
+            name, {key: value for key, value in given.items() if value.data is not None}
+        )
 
     keys = {param.name: traits.config.get(param.name, param.name) for param in params}
     traits = evolve(traits, config=keys)
@@ -189,13 +192,22 @@ LOSSES = (
     _loss(
         "stable_reinforce",
         "REINFORCE kept close to the sampler, for rollouts of older weights (alpha on Tinker)",
-        LossTraits(pull="kl_coeff", takes_stale=True, recorded=True, published=False),
+        LossTraits(
+            pull="kl_coeff", usual_pull=0.01, takes_stale=True, recorded=True, published=False
+        ),
         (
             "L = − Σ_t (log p_t A_t − kl_coeff/2 (log p_t − log q_t)²)",
             "t: the sampled tokens; the others contribute nothing",
         ),
-        (number("kl_coeff", "strength of the pull to the sampler", low=0),),
-        example="loss = stable_reinforce(kl_coeff = 0.01)",
+        (
+            number(
+                "kl_coeff",
+                "strength of the pull to the sampler; else the service's own",
+                None,
+                low=0,
+            ),
+        ),
+        example="loss = stable_reinforce()",
     ),
     _aggregate(
         "token_sum",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib.util import find_spec
 from inspect import Signature
 
 from rlc.algo import INPUTS, outweighing
@@ -19,7 +18,8 @@ from rlc.catalog import (
     source_traits,
     with_role,
 )
-from rlc.catalog.requirements import module_of, requirements_of, too_new
+from rlc.catalog.packages import TASKSETS, lacking, too_new
+from rlc.catalog.requirements import requirements_of
 from rlc.check.rules.rows import Messages, StageRows, labels
 from rlc.check.rules.view import StageView
 from rlc.check.scope import known_values
@@ -32,6 +32,7 @@ from rlc.data import (
     FilePlace,
     PackageMissingError,
     UnearnedReply,
+    exports_instead,
     lacks,
     module_file,
     parsed_template,
@@ -62,6 +63,10 @@ def check_code(
     try:
         file = view.located(module) if in_file else module_file(module, folders)
         if in_file and not os.path.isfile(str(file)):  # another rule says so
+            return
+        lists = env is not None and source_traits(env.source).tasksets and file is not None
+        if lists and exports_instead(str(file), name):
+            _check_taskset(view, env, at, code)
             return
         signature = None if file is None else written_signature(_shown(file), name)
     except PackageMissingError as missing:
@@ -106,6 +111,16 @@ def check_code(
             _report_components(view, env, code, keys)
     if view.reader.imports:
         _try(view, env, at, code, rows)
+
+
+def _check_taskset(view: StageView, env: EnvPlan | None, at: str, code: Code) -> None:
+    """Report a module that has no factory, but lists what it has, as tasksets of verifiers do."""
+    assert view.reader is not None
+    if view.reader.imports and (wrong := lacking(TASKSETS)):
+        message = f"this needs the package {TASKSETS}, which is {wrong}"
+        view.warning("RL0513", at, message, f"`pip install '{TASKSETS}'`, if it is run here")
+    elif view.reader.imports:
+        _try(view, env, at, evolve(code, kind="taskset"), None)
 
 
 def _no_reward(
@@ -287,13 +302,9 @@ def check_template(view: StageView, path: str, param: Param, value: str) -> None
 def check_packages(view: StageView) -> None:
     """Warn of each package that is missing, once."""
     for one in requirements_of("", view.parts):
-        if one.kind != "package" or not is_missing(one.name):
+        if one.kind != "package" or (wrong := lacking(one.name)) is None:
             continue
-        message = f"this needs the package {one.name}, which is not installed here"
+        message = f"this needs the package {one.name}, which is {wrong}"
         if not any(item.message == message for item in view.found):
             advice = too_new(one.name) or f"`pip install '{one.name}'`, if it is run here"
             view.found.warning("RL0513", view.at(one.path), message, advice)
-
-
-def is_missing(package: str) -> bool:
-    return find_spec(module_of(package)) is None

@@ -10,7 +10,7 @@ from rlc.catalog import (
     LIKELIHOOD,
     LORA_RATES,
     NO_ADVANTAGE,
-    aggregate_traits,
+    can_weigh,
     env_facts,
     find_model,
     finds_answers,
@@ -337,11 +337,13 @@ def _norm_length(view: StageView) -> None:
 @rule("loss", "aggregate")
 def _weighable(view: StageView) -> None:
     """Weights of sequences fold into the advantages only if the loss is linear in them."""
-    uniform = aggregate_traits(view.aggregate.kind).uniform
-    if loss_traits(view.loss).pull is not None and not uniform:
+    if not can_weigh(view.aggregate, view.loss):
+        pull, kind = loss_traits(view.loss).pull, view.aggregate.kind
         label = Label(view.at("loss"), "its quadratic term does not scale with the advantage")
-        message = f"{view.named('loss')} cannot be weighted by `{view.aggregate.kind}()`"
+        message = f"{view.named('loss')} cannot be weighted by `{kind}()`"
         advice = "use `token_mean()`, or another loss"
+        if pull not in view.loss.config:
+            advice = f"give `{pull}`, which is the service's own here, or use `token_sum()`"
         view.error("RL0314", "aggregate", message, advice, label)
 
 

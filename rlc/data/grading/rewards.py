@@ -432,6 +432,11 @@ class CodeTrial:
         search_beside(self.recipe)
         step: Step = "import"
         try:
+            if self.code.kind == "taskset":
+                from rlc.data.grading.tasksets import require_valid
+
+                require_valid(self.code.target, self.code.args)
+                return TriedCode()
             function = load_attribute(self.code.target)
             step = "call"
             require_fits(self.code, signature_of(function))

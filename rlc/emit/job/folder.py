@@ -235,7 +235,7 @@ def _write(
     wheel = f"./{WHEELS}/{needs.write_wheel(job / WHEELS)}[{extras}]"
     required = [wheel, *needs.packages(plans, contents.code.packages)]
     (job / REQUIREMENTS).write_text("\n".join([f"-c {CONSTRAINTS}", *required]) + "\n")
-    (job / CONSTRAINTS).write_text(needs.constraints(), encoding="utf-8")
+    (job / CONSTRAINTS).write_text(needs.constraints_here(), encoding="utf-8")
     shutil.copyfile(entry.__file__, job / "run.py")
     (job / "run.py").chmod(0o755)
     kept = (PLAN_FILE, JOB_FILE, WHEELS, TREE)  # the rest may be changed to fit a machine

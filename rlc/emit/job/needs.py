@@ -17,7 +17,8 @@ from typing import Any
 
 import rlc
 from rlc.catalog import TINY
-from rlc.catalog.requirements import NEWEST_PYTHON, requirements
+from rlc.catalog.packages import NEWEST_PYTHON, TASKSETS, lacking, name_of
+from rlc.catalog.requirements import requirements
 from rlc.errors import Error
 from rlc.plan import Plan
 from rlc.plan.leaves import asked_models
@@ -52,6 +53,15 @@ def constraints() -> str:
     """Return the versions that rlc was tested with, as a file of constraints for pip."""
     place = CHECKOUT if in_checkout() else PACKAGE / "emit"
     return (place / _CONSTRAINTS).read_text(encoding="utf-8")
+
+
+def constraints_here() -> str:
+    """Return these versions, but those of verifiers and what it pins as they are here if it plays
+    tasksets: the tested version does not."""
+    text = constraints()
+    for name in (name_of(TASKSETS), "mcp") if lacking(TASKSETS) is None else ():
+        text = re.sub(rf"(?m)^{name}==.*$", f"{name}=={metadata.version(name)}", text)
+    return text
 
 
 def rlc_requirements() -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 from attrs import define, field
 
 from rlc.catalog import wrapper_traits
-from rlc.catalog.requirements import too_new
+from rlc.catalog.packages import too_new
 from rlc.chat import ContractError, EnvError, Observation
 from rlc.data import SubprocessPool
 from rlc.envs.base import Episode

@@ -278,7 +278,8 @@ class AgentEpisode:
             more = {"prompt": tokens, "observation": observation, "reward": None}
             played = sampled_turn(sampled, action, self.player.topk, **more)
             self.attempt.turns.append(played)
-            kept.append(PolicyReply(message, turn, played.tokens, played.logprobs, action.cut_off))
+            sampled_as = played.tokens, played.logprobs, action.cut_off, played.prompt
+            kept.append(PolicyReply(message, turn, *sampled_as))
         return kept
 
 

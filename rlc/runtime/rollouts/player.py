@@ -423,6 +423,7 @@ class Player:
                     history.reply(reply.tokens),
                     tokens=reply.tokens,
                     logprobs=reply.logprobs or (),
+                    prompt=prompt,
                 )
                 written = {name: view.reply(reply.tokens, action) for name, view in views.items()}
                 async with Deadline(limits.step_timeout, "a step of the environment") as spent:

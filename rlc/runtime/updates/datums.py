@@ -20,7 +20,7 @@ import numpy.typing as npt
 from attrs import evolve, field, frozen
 
 from rlc.algo import FIRST, MASK, WEIGHT, Program, after_batch, aggregate_weights, kl_penalty
-from rlc.catalog import aggregate_traits, loss_traits, teacher_traits
+from rlc.catalog import can_weigh, loss_traits, teacher_traits
 from rlc.chat import NO_CHUNKS, Chunks, model_input
 from rlc.plan import (
     SCORERS,
@@ -383,8 +383,10 @@ def _weighted(
     pull = traits.pull
     if pull is None:
         return Minibatch([datum for datum in datums if datum.advantages_T.any()], loss.config)
-    if not aggregate_traits(aggregate.kind).uniform:
+    if not can_weigh(aggregate, loss):
         raise RunError(f"`{loss.name}()` cannot be weighted by `{aggregate.kind}()`")
+    if pull not in loss.config:  # the service's own
+        return Minibatch(datums, loss.config)
     # The pull acts on a token without an advantage too, and has the same weight as the others.
     return Minibatch(datums, {**loss.config, pull: loss.config[pull] * weight_R[0]})
 

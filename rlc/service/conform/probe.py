@@ -54,7 +54,7 @@ class DiffersError(Error):
 _IDS = [int(x) for x in np.random.default_rng(16).permutation(np.arange(40, 300))]
 PROMPT = _IDS[:16]
 LENGTHS = (12, 8)  # two datums of different lengths, which reveal a mean where a sum is due
-_PULL = 0.1  # strength of a pull to the sampler, which has no default
+_PULL = 0.1  # of a pull to the sampler: strong enough to be measured
 
 
 def prompt(tokens: Sequence[int]) -> types.ModelInput:
@@ -79,8 +79,10 @@ def datum(tokens: Sequence[int], inputs: Mapping[str, Floats]) -> types.Datum:
 
 
 def config_of(loss: str) -> dict[str, float]:
-    """Return the settings of a loss: its defaults, and a strength where it has none."""
-    return {key: _PULL if v is None else v for key, v in service_settings(loss).items()}
+    """Return the settings of a loss: its defaults, and a strength of a pull to the sampler."""
+    pull = service_loss_traits(loss).pull
+    settings = service_settings(loss).items()
+    return {key: _PULL if v is None or key == pull else v for key, v in settings}
 
 
 def inputs_of(loss: str, logprobs_T: Floats, which: int) -> dict[str, Floats]:

@@ -24,8 +24,8 @@ from rlc.service.conform.probe import (
     State,
     TokenCount,
 )
-from rlc.service.hosted.clients import start_thread
 from rlc.service.hosted.refusals import reported_to, translate
+from rlc.service.hosted.sdk import start_thread
 from rlc.service.hosted.service import require_reachable
 from rlc.service.interface import ServiceError, ServiceLostError
 

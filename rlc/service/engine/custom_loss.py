@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from attrs import frozen
 from tinker import types
-from tinker.lib.public_interfaces.custom_loss import encode_graph
 from torch import Tensor
 
 from rlc.service.engine.custom_graph import (
@@ -186,6 +185,8 @@ class CustomLoss:
     ) -> CustomLoss:
         """Trace a function as the SDK does. Raise ServiceError if that is not possible."""
         handle = trace(fn, input_ranks)
+        from tinker.lib.public_interfaces.custom_loss import encode_graph
+
         return cls.read(handle.name, handle.inputs, encode_graph(handle))
 
     @property

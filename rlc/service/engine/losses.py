@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
-from attrs import field, frozen
+from attrs import frozen
 from tinker import types
 from torch import Tensor
 
@@ -44,8 +44,7 @@ _POLICY = ("target_tokens", "logprobs", "advantages")
 
 @frozen
 class EngineLoss:
-    """A loss and its inputs; the catalogue has its settings, and ``defaults`` those that recipes
-    have to give and requests need not."""
+    """A loss and its inputs; the catalogue has its settings."""
 
     name: str
     sum_M: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
@@ -53,7 +52,6 @@ class EngineLoss:
     vanishes_with: str | None = "advantages"  # if this input is all zero, so are loss and gradient
     several_targets: bool = False  # a position may have K targets: arrays [T, K]
     sampled_only: bool = False  # only targets in sampled spans count: array `sampled`
-    defaults: Mapping[str, float] = field(factory=dict)
 
 
 def _cross_entropy(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
@@ -112,13 +110,7 @@ LOSSES: Mapping[str, EngineLoss] = {
         EngineLoss("cispo", _cispo),
         EngineLoss("dro", _dro, vanishes_with=None),
         EngineLoss("gspo", _gspo, (*_POLICY, "sequence_ratio_mask")),
-        EngineLoss(
-            "stable_reinforce",
-            _stable_reinforce,
-            vanishes_with=None,
-            sampled_only=True,
-            defaults={"kl_coeff": 0.01},
-        ),
+        EngineLoss("stable_reinforce", _stable_reinforce, vanishes_with=None, sampled_only=True),
     )
 }
 
@@ -150,7 +142,7 @@ class BuiltinLoss:
             raise ServiceError(f"{name} has no setting {unknown[0]!r}; its settings: {known}.")
         settings = {}
         for key, default in defaults.items():
-            value = given.get(key, loss.defaults.get(key, default))
+            value = given.get(key, default)
             if value is None:
                 raise ServiceError(f"{name} needs the setting {key!r} in loss_fn_config.")
             if isinstance(value, str) or not np.isfinite(value):

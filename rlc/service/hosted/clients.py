@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import copy
-import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
@@ -16,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import tinker
 from attrs import define, field, frozen
 from tinker import types
-from tinker.lib.public_interfaces.custom_loss import LossHandle as SdkLoss
 
 from rlc.plan import elapsed
 from rlc.service.hosted.refusals import translate, translate_in_client
+from rlc.service.hosted.sdk import result_of, snapshot, start_thread
 from rlc.service.interface import (
     LossConfig,
     LossHandle,
@@ -30,6 +28,7 @@ from rlc.service.interface import (
 
 if TYPE_CHECKING:
     from tinker import APIFuture
+    from tinker.lib.public_interfaces.custom_loss import LossHandle as SdkLoss
 
 
 # The SDK waits an hour for an account that is paused for its billing; its own message about that
@@ -83,14 +82,14 @@ class PendingReply(Generic[_T]):
         return self._wait().__await__()
 
     async def _wait(self) -> _T:
-        task = asyncio.ensure_future(self._future.result_async())
+        task = asyncio.ensure_future(result_of(self._future))
         try:
             while not task.done():
                 left = self._patience.left(self._start)
                 if left <= 0:
                     raise self._patience.lost()
                 await asyncio.wait([task], timeout=left)
-            answer = task.result()
+            answer: _T = task.result()
         except Exception as error:
             raise self._translate(error, self._patience.where) from error
         finally:
@@ -109,21 +108,6 @@ def submit(
         return PendingReply(ask(), patience, explain)
     except Exception as error:
         raise translate(error, patience.where) from error
-
-
-def start_thread(work: Callable[[], _T]) -> concurrent.futures.Future[_T]:
-    """Run blocking work in a daemon thread, which does not keep the program from ending."""
-    future: concurrent.futures.Future[_T] = concurrent.futures.Future()
-    future.set_running_or_notify_cancel()  # it has begun, so it cannot be cancelled
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="rlc-tinker", daemon=True).start()
-    return future
 
 
 async def in_thread(work: Callable[[], _T]) -> _T:
@@ -271,8 +255,7 @@ class HostedTrainingClient:
         self, *, record_stability_info: bool = False
     ) -> Awaitable[HostedSamplingClient]:
         # The SDK's unnamed snapshots are ephemeral: no checkpoint is left behind, none is billed.
-        save = self.sdk.save_weights_and_get_sampling_client
-        reply = submit(partial(save, record_stability_info=record_stability_info), self._patience)
+        reply = submit(partial(snapshot, self.sdk, record_stability_info), self._patience)
         shared = self._patience, self._separate, lambda _: self._tokenizer
         return MappedAwaitable(reply, lambda sdk: HostedSamplingClient(sdk, *shared))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.catalog import find_retired, provider
-from rlc.catalog.requirements import module_of, service_packages
+from rlc.catalog.packages import described, lacking
+from rlc.catalog.requirements import service_packages
 from rlc.plan import LOCAL, Plan, StagePlan, is_hosted
 from rlc.plan.leaves import asked_models
 from rlc.service.hosted.endpoint import Endpoint, find_endpoint
@@ -161,8 +161,9 @@ def _name(plan: Plan) -> str:
 def require_packages(service: str) -> None:
     """Raise ServiceError if a service needs packages that are not installed."""
     packages = {name: extra for name, extra in service_packages(service).items() if extra}
-    missing = [name for name in packages if importlib.util.find_spec(module_of(name)) is None]
+    missing = {one: described(one, wrong) for one in packages if (wrong := lacking(one))}
     if missing:
-        there, extra = provider(service), packages[missing[0]]
+        there, extra = provider(service), packages[next(iter(missing))]
         what = f"the {there.title} service" if there.hosted else there.title
-        raise ServiceError(f"{what} needs {', '.join(missing)}: pip install 'rlc[{extra},gem]'")
+        needs = ", ".join(missing.values())
+        raise ServiceError(f"{what} needs {needs}: pip install 'rlc[{extra},gem]'")

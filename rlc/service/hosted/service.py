@@ -15,7 +15,6 @@ import tinker
 from attrs import define, field
 from tinker import types
 from tinker.lib.base_url import resolve_base_url
-from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
 
 from rlc.plan import elapsed
 from rlc.service.hosted.clients import (
@@ -26,11 +25,11 @@ from rlc.service.hosted.clients import (
     PendingReply,
     in_thread,
     own_tokenizer,
-    start_thread,
     submit,
 )
 from rlc.service.hosted.endpoint import Endpoint, find_endpoint
 from rlc.service.hosted.refusals import reported_to, translate
+from rlc.service.hosted.sdk import capabilities, open_rest, start_thread
 from rlc.service.interface import (
     CheckpointError,
     Listener,
@@ -147,7 +146,7 @@ class HostedService:
             return self._losses[key]
 
     async def get_server_capabilities(self) -> types.GetServerCapabilitiesResponse:
-        answer = await self._rest(lambda rest: rest.get_server_capabilities())
+        answer = await self._rest(capabilities)
         models = _ours(answer.supported_models, self.endpoint)
         return types.GetServerCapabilitiesResponse(supported_models=models)
 
@@ -259,11 +258,6 @@ class HostedService:
             self._listener.record(event)
 
 
-def open_rest(endpoint: Endpoint) -> tinker.RestClient:
-    """Return a client of requests without a session. Blocks while it fetches the configuration."""
-    return tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
-
-
 def _is_unknown(error: ServiceError) -> bool:
     return getattr(error.__cause__, "status_code", None) == 404
 
@@ -301,14 +295,8 @@ def offered_models(endpoint: Endpoint) -> Sequence[types.SupportedModel]:
     require_reachable(endpoint)
 
     def ask() -> Sequence[types.SupportedModel]:
-        """Ask once: the SDK's own method retries an HTTP 402 for an hour."""
-        holder = open_rest(endpoint).holder
-
-        async def request() -> types.GetServerCapabilitiesResponse:
-            with holder.aclient(ClientConnectionPoolType.TRAIN) as client:
-                return await client.service.get_server_capabilities()
-
-        return _ours(holder.run_coroutine_threadsafe(request()).result().supported_models, endpoint)
+        answer = capabilities(open_rest(endpoint), once=True).result()
+        return _ours(answer.supported_models, endpoint)
 
     return _answer(ask, endpoint, "listed its models", "try again later")
 

@@ -24,9 +24,9 @@ from attrs import define, field
 from tinker import types
 
 from rlc.catalog import TINY, Provider
-from rlc.service.hosted.clients import start_thread
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.refusals import translate
+from rlc.service.hosted.sdk import start_thread
 from rlc.service.hosted.service import HostedService
 from rlc.service.interface import ServiceError, SessionEnd
 

@@ -170,7 +170,7 @@ def save_weights_for_sampler(
         sampler_id = f"{session.id}:sample:{request.sampling_session_seq_id}"
 
         def register(client: LocalSamplingClient) -> SaveWeightsForSamplerResponseInternal:
-            mutable = request.kind == "inflight"
+            mutable = getattr(request, "kind", None) == "inflight"  # as of SDK 0.37
             sampler = SamplingSession(sampler_id, model.base_model, None, client, mutable)
             backend.sessions.add_snapshot(session, model, sampler)
             return SaveWeightsForSamplerResponseInternal(sampling_session_id=sampler_id)

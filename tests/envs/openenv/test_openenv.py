@@ -72,11 +72,14 @@ def says(text: str) -> Action:
     return Action(text, {"role": "assistant", "content": text})
 
 
-def acts(*arguments: str) -> Action:
+def acts(*made: str | tuple[str, str]) -> Action:
+    """A reply with calls: of a tool by its name, or of `act`, with arguments."""
     from tinker_cookbook.renderers.base import ToolCall
 
+    named = [("act", one) if isinstance(one, str) else one for one in made]
     calls = [
-        ToolCall(function=ToolCall.FunctionBody(name="act", arguments=given)) for given in arguments
+        ToolCall(function=ToolCall.FunctionBody(name=name, arguments=given))
+        for name, given in named
     ]
     return Action("…", {"role": "assistant", "content": "", "tool_calls": calls})
 
@@ -127,6 +130,24 @@ def test_a_tool_has_the_schema_of_the_actions(url: str) -> None:
     assert {"message", "loud"} <= set(tool["parameters"]["properties"])
     assert [each["content"] for each in seen.messages] == ["No!", "No"]
     assert seen.reward == pytest.approx(-0.2)
+
+
+@needs_server
+def test_an_environment_of_mcp_shows_its_own_tools() -> None:
+    with serving("tools") as url:
+        used = [("add", '{"a": 2, "b": 3}'), ("subtract", "{}"), ("add", '{"a": "x"}')]
+        first, seen, last = one(url, acts(*used), acts(("answer", '{"value": 99}')), show=None)
+    tools = {tool["name"]: tool for tool in first.messages[0]["tools"]}
+    assert list(tools) == ["add", "answer"]
+    assert tools["add"]["description"] == "Add two numbers."
+    assert tools["add"]["parameters"]["required"] == ["a", "b"]
+    assert [(each["name"], each["content"][:6]) for each in seen.messages] == [
+        ("add", "5"),
+        ("subtract", "Error:"),
+        ("add", "Error:"),
+    ]
+    assert seen.metrics == {"refused": 2.0}
+    assert (last.text, last.reward, last.done) == ("No.", 1.0, True)
 
 
 @needs_server

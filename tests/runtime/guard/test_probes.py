@@ -133,7 +133,7 @@ def test_a_loss_without_a_local_formula_is_not_judged() -> None:
     assert probe(Server(), LossPlan("unheard_of", {})) is None
 
 
-RECORDED = LossPlan("stable_reinforce", {"kl_coeff": 0.1})
+RECORDED = LossPlan("stable_reinforce", {})
 
 
 @pytest.mark.parametrize("plan", [*PLANS, RECORDED], ids=lambda plan: plan.name)

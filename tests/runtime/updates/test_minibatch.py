@@ -65,6 +65,14 @@ def test_a_quadratic_loss_gets_them_all_and_its_pull_is_scaled_too() -> None:
     assert made.loss_config == {"beta": 0.25}
 
 
+def test_a_pull_of_the_service_is_left_to_it() -> None:
+    (made,) = made_of(stage(loss="stable_reinforce()"), [episode(0, 2, 1.0)])
+    assert made.loss_config == {}
+    with pytest.raises(AssertionError, match="RL0314") as refusal:
+        stage(loss="stable_reinforce()", aggregate="token_mean()")
+    assert "give `kl_coeff`, which is the service's own here" in str(refusal.value)
+
+
 def test_the_penalty_moves_credit_to_tokens_nearer_the_reference() -> None:
     """log q is -0.5 everywhere; d is 0.5 where the reference has -1, 0 where it agrees."""
     plan = stage(kl='reference("tiny", coef = 2.0)')

@@ -15,8 +15,18 @@ from tinker.lib.public_interfaces.api_future import AwaitableConcurrentFuture
 
 from rlc.service.hosted.clients import HostedSamplingClient, Patience, sample_seed
 from rlc.service.hosted.refusals import notice
+from rlc.service.hosted.sdk import result_of
 
 PROMPT = types.ModelInput.from_ints([1, 2, 3, 4, 5])
+
+
+def test_what_a_version_gives_in_place_of_its_future_is_awaited_too() -> None:
+    async def main() -> list[Any]:
+        return [await result_of(one) for one in (AwaitableConcurrentFuture(done), done, 3)]
+
+    done: Future[int] = Future()
+    done.set_result(3)
+    assert asyncio.run(main()) == [3, 3, 3]
 
 
 @define

@@ -206,7 +206,7 @@ def test_a_server_that_goes_away_is_unreachable(server: StubTinker) -> None:
 def test_a_full_queue_is_waited_for_aloud_and_not_for_ever(
     server: StubTinker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_state_logger, "PAUSE_GRACE_PERIOD", 0)
+    monkeypatch.setattr(queue_state_logger, "PAUSE_GRACE_PERIOD", 0, raising=False)
     server.answers["forward_backward"] = (200, {"request_id": "queued"})
     full = {"queue_state": "paused_capacity", "queue_state_reason": "no machine is free"}
     server.futures["queued"] = (408, {"detail": "not yet", **full})

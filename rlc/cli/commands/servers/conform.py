@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import math
 import sys
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlc.catalog.packages import ALL_CALLS
 from rlc.cli.output import UsageError, visible
 from rlc.errors import Error
 
@@ -64,12 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.cli.commands.servers.serve import PACKAGES
+    from rlc.cli.commands.servers.serve import PACKAGES, require
 
-    needed = PACKAGES if args.url is None else ("tinker", "numpy")
-    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
-        extra = "serve" if args.url is None else "tinker"
-        raise UsageError(f"this needs {', '.join(missing)}", f"pip install 'rlc[{extra}]'")
+    require("this", (ALL_CALLS, "numpy"), "tinker")
+    if args.url is None:
+        require("this", PACKAGES, "serve")
     if args.patience <= 0 or (args.tolerance is not None and not args.tolerance >= 0):
         raise UsageError("--patience is above 0, --tolerance 0 or more")
     from rlc.service import TOLERANCE, Bench, chosen, offered_models, run_checks

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlc.catalog.packages import CUSTOM_LOSSES, described, lacking, name_of
 from rlc.cli.options import KEY_VARIABLE, add_address, add_base_url, is_local, key_of
 from rlc.cli.output import UsageError
 from rlc.errors import Error
@@ -16,7 +16,7 @@ from rlc.errors import Error
 if TYPE_CHECKING:
     from rlc.service import Observer
 
-PACKAGES = ("torch", "transformers", "tinker", "starlette", "uvicorn")
+PACKAGES = ("torch", "transformers", CUSTOM_LOSSES, "starlette", "uvicorn")
 
 HELP = "serve the embedded engine to Tinker's SDK, or models to OpenAI's clients"
 DESCRIPTION = (
@@ -103,9 +103,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(error_status=2)
 
 
+def require(what: str, packages: Sequence[str], extra: str) -> None:
+    """Raise UsageError if one of these packages is not installed, or too old."""
+    missing, too_old = list[str](), list[str]()
+    for package in packages:
+        if (wrong := lacking(package)) is None:
+            continue
+        missing.append(described(package, wrong))
+        if missing[-1] != name_of(package):
+            too_old.append(f" '{package}'")
+    if missing:
+        advice = f"pip install 'rlc[{extra}]'{''.join(too_old)}"
+        raise UsageError(f"{what} needs {', '.join(missing)}", advice)
+
+
 def run(args: argparse.Namespace) -> int:
-    if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
-        raise UsageError(f"serving needs {', '.join(missing)}", "pip install 'rlc[serve]'")
+    require("serving", PACKAGES, "serve")
     _check_usage(args)
     recorder = None
     try:

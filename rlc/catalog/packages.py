@@ -1,0 +1,76 @@
+"""The packages of others: what is installed of them here, and what a version of them lacks.
+
+A package is called as pip calls it, with the oldest version that has what is needed, if an older
+one that rlc takes has not: ``tinker>=0.36``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+
+from rlc.version import PYTHON
+
+# The oldest versions that rlc takes. What newer ones have is asked for beside it.
+TINKER_SDK, COOKBOOK = "tinker>=0.34", "tinker-cookbook>=0.5.8"
+CUSTOM_LOSSES = "tinker>=0.36"  # and what `rlc serve` answers with
+ALL_CALLS = "tinker>=0.38"  # of the SDK, which `rlc conform` makes
+TASKSETS = "verifiers>=0.4"  # of verifiers, in place of environments
+# The newest Python that a package installs on, where that is not every one that rlc runs on.
+NEWEST_PYTHON = {"gem-llm": (3, 12, 0), "verifiers": (3, 13)}
+_MODULES = {"gem-llm": "gem"}
+
+
+def name_of(package: str) -> str:
+    """Return the name of a package alone, without extras and version."""
+    return re.split(r"[\[<>=!]", package)[0]
+
+
+def module_of(package: str) -> str:
+    """Return the module that is imported of a package."""
+    name = name_of(package)
+    return _MODULES.get(name, name.replace("-", "_"))
+
+
+def lacking(package: str) -> str | None:
+    """Return how a package is here: "not installed here", or its version if that is too old; None
+    if nothing is wrong with it."""
+    if importlib.util.find_spec(module_of(package)) is None:
+        return "not installed here"
+    least = package.partition(">=")[2]
+    found = _installed(name_of(package)) if least else None
+    return f"{found} here" if found is not None and _numbers(found) < _numbers(least) else None
+
+
+def described(package: str, wrong: str) -> str:
+    """Return the name of a package that is lacking, or, if it is too old, with both versions."""
+    return name_of(package) if wrong.startswith("not") else f"{package} ({wrong})"
+
+
+def too_new(package: str) -> str:
+    """Return what to do if this Python is too new for a package; nothing if it is not."""
+    name = name_of(package)
+    newest = NEWEST_PYTHON.get(name)
+    if newest is None or sys.version_info[: len(newest)] <= newest:
+        return ""
+    least, most, this = (
+        ".".join(map(str, version)) for version in (PYTHON, newest, sys.version_info[:3])
+    )
+    return (
+        f"{name} needs a Python from {least} to {most}, and this is {this}: "
+        f"make an environment with another, such as `uv venv --python {least}`"
+    )
+
+
+def _installed(name: str) -> str | None:
+    from importlib import metadata
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:  # a folder on the path
+        return None
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
