@@ -175,6 +175,7 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
         yield f"the judge's prompt holds the solutions: up to {judge:,.0f} tokens"
     if env.agent is not None:
         yield "texts that its agent adds are not counted"
+        yield "high: each prompt fills the context, or has `max_prompt_tokens` of the sampling"
         yield f"high: each reply is sampled {FORM_TRIES} times, as if the last alone had its form"
     if max_turns(env) == 1:
         return
@@ -184,7 +185,7 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
     seen = how.get("observation", assumed)
     yield f"later observations of about {usual.observation:g} tokens ({seen})"
     allowed = shapes.turns_allowed(env, "high")
-    if first.growing < allowed and not first.endless:
+    if env.agent is None and first.growing < allowed and not first.endless:
         yield (
             f"replies at max_tokens leave room for {first.growing:,} of its {allowed:,} turns; "
             "high also covers more turns with shorter replies"

@@ -435,7 +435,10 @@ def rollout_shape(
         extends=episode.history != "latest",
     )
     turns, endless = limits.cut(shortest).turns, max_turns(env) is None
-    return (limits.bound(evolve(episode, turns=turns, endless=endless)),)
+    bounded = limits.bound(evolve(episode, turns=turns, endless=endless))
+    if env.agent is not None:  # each prompt is what its program writes
+        bounded = evolve(bounded, prompt=bounded.room, observation=0, extends=False)
+    return (bounded,)
 
 
 def endless(stages: Iterable[StagePlan]) -> list[str]:

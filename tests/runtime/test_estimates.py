@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from paths import RECIPES
-from priced_recipes import BATCHES, HERE, JUDGES, PLAYED, STAGES, WORLDS, plan_of, text_of
+from priced_recipes import BATCHES, DATA, HERE, JUDGES, PLAYED, STAGES, WORLDS, plan_of, text_of
 from run_support import plan, run_new, shortened
 from spending import bounded
 
@@ -51,6 +51,16 @@ def test_tries_after_failures_take_no_more(
     job = plan_of(text.replace("steps = 2", "steps = 1  on_error = retry(20) then drop"))
     assert job is not None
     with bounded(job), suppress(RunError):
+        run_new(tmp_path / "run", job)
+
+
+@pytest.mark.server
+def test_what_an_agent_writes_itself_takes_no_more(tmp_path: Path) -> None:
+    wordy = f'agent("{HERE}:wordy", tasks = rows("{DATA}/doors.jsonl"))'
+    text = text_of("python", "none", "rl, plain", "groups", limits="max_tokens = 12, max_turns = 2")
+    job = plan_of(text.replace(WORLDS["python"], wordy))
+    assert job is not None
+    with bounded(job):
         run_new(tmp_path / "run", job)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rlc.compile.recipe import compile_source
+from rlc.envs import PolicyRequest
 from rlc.envs.base import EnvError, Observation
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
@@ -214,3 +216,10 @@ perfect; none; rl, held out; groups
 rows; function; sft, rows; turns
 rows; none; rl, asynchronous; groups
 """
+
+
+async def wordy(run: Any) -> float:
+    """An agent that asks with texts of its own, far longer than its task."""
+    for _ in range(2):
+        await run.policy.reply(PolicyRequest([{"role": "user", "content": "Go on. " * 400}]))
+    return 0.5
