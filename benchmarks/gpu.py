@@ -47,6 +47,7 @@ train main {{
   loss = importance_sampling()
   optimizer = adam(1e-4)
   steps = 1
+  on_error = stop
 }}
 """
 

@@ -348,7 +348,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "nothing"
 
 
-def _in_time(call: Callable[[], _T], seconds: float = _TRIAL_SECONDS) -> _T:
+def _in_time(call: Callable[[], _T], seconds: float | None = None) -> _T:
     """Call in a thread of its own. Raise TimeoutError if it takes too long."""
     import threading
     from concurrent.futures import Future
@@ -362,7 +362,7 @@ def _in_time(call: Callable[[], _T], seconds: float = _TRIAL_SECONDS) -> _T:
             done.set_exception(error)
 
     threading.Thread(target=make, daemon=True).start()
-    return done.result(max(seconds, 0.0))
+    return done.result(_TRIAL_SECONDS if seconds is None else max(seconds, 0.0))
 
 
 Step = Literal["import", "call", "reward"]

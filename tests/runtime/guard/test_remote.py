@@ -63,8 +63,10 @@ class Remote:
     listener: Listener | None = None
 
     async def create_lora_training_client(self, base_model: str, **facts: Any) -> Any:
-        client = await self.engine.create_lora_training_client("tiny", rank=2, seed=1)
-        return Averaging(client) if self.averages else client
+        client: Any = await self.engine.create_lora_training_client("tiny", rank=2, seed=1)
+        if self.averages or self.repeats:
+            client = Odd(client, self.averages, self.repeats)
+        return client
 
     async def create_training_client_from_state_with_optimizer(self, path: str, **_: Any) -> Any:
         return await self.engine.create_training_client_from_state_with_optimizer(path)
@@ -78,8 +80,7 @@ class Remote:
     async def create_sampling_client(
         self, model_path: str | None = None, base_model: str | None = None, **_: Any
     ) -> Any:
-        client = await self.engine.create_sampling_client(base_model="tiny")
-        return Repeating(client) if self.repeats else client
+        return await self.engine.create_sampling_client(base_model="tiny")
 
     async def create_custom_loss(self, fn: Any, input_ranks: Any) -> Any:
         return await self.engine.create_custom_loss(fn, input_ranks)
@@ -119,17 +120,25 @@ class Repeating:
 
 
 @define
-class Averaging:
+class Odd:
+    """A client of a service that averages losses, or repeats samples."""
+
     client: Any
+    averages: bool
+    repeats: bool
 
     def get_tokenizer(self) -> Any:
         return self.client.get_tokenizer()
+
+    async def save_weights_and_get_sampling_client(self) -> Any:
+        sampler = await self.client.save_weights_and_get_sampling_client()
+        return Repeating(sampler) if self.repeats else sampler
 
     async def forward(
         self, data: list[types.Datum], loss_fn: str, config: Mapping[str, Any] | None = None
     ) -> types.ForwardBackwardOutput:
         output = await self.client.forward(data, loss_fn, config)
-        output.metrics["loss:sum"] /= len(data)
+        output.metrics["loss:sum"] /= len(data) if self.averages else 1
         return output  # type: ignore[no-any-return]
 
 
