@@ -426,9 +426,7 @@ class AgentsEndpoint:
             what = f"the agent of `{attempt.task.env.plan.name}` ended without an answered request"
             hint = "its client takes the `base_url` and the `api_key` of the episode"
             if requests.refused is not None:
-                hint = (
-                    f"a limit of the recipe refused a request, or ended others: {requests.refused}"
-                )
+                hint = f"a limit of the recipe refused a request: {requests.refused}"
             raise AgentError(what, hint)
         attempt.turns[-1] = evolve(
             attempt.turns[-1],
