@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, TextIO
 
 from rlc.errors import Error
@@ -48,6 +48,21 @@ def announced(text: str, quiet: bool = False, in_logs: bool = False) -> Iterator
     finally:
         if shown:
             print("\x1b[K", end="", flush=True)
+
+
+@contextmanager
+def standard_output_kept() -> Iterator[None]:
+    """Until the block ends, print to standard error, also from code that is not Python and from
+    the processes that are started meanwhile."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def print_findings(found: Diagnostics) -> None:

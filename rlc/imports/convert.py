@@ -101,10 +101,17 @@ def job_of_text(text: str) -> ForeignJob:
 def _job_of_script(text: str) -> ForeignJob:
     """Read a script of TRL, and the command in its docstring if that holds one."""
     method, pairs, unread, docstring = trl_script.read_script(text)
-    with suppress(InputError, StopIteration):  # a text, and no command
-        words = next(words for words in commands(docstring) if _trl_at(words) is not None)
+    with suppress(StopIteration):  # no command
+        words = next(words for words in _in_prose(docstring) if _trl_at(words) is not None)
         pairs = [*job_of_command(words).pairs, *pairs]
     return ForeignJob(f"trl {method}", tuple(pairs), unknown=tuple(unread))
+
+
+def _in_prose(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a text; an apostrophe spoils its own paragraph alone."""
+    for paragraph in re.split(r"\n\s*\n", text):
+        with suppress(InputError):
+            yield from commands(paragraph)
 
 
 def _complete(job: ForeignJob) -> ForeignJob:
@@ -357,9 +364,10 @@ def _read(text: str, variables: dict[str, str]) -> Iterator[list[str]]:
             word, quoted = word or "", not quoted
         elif piece["escaped"] != "\n":  # a line that goes on
             value = _value(piece, variables)
-            unquoted = not quoted and kind in ("braced", "default", "name")
-            if unquoted and word is None and value.split()[1:]:
-                *options, value = value.split()  # several words, as the shell makes of it
+            if word is None and not quoted and kind in ("braced", "default", "name"):
+                if not (several := value.split()):
+                    continue
+                *options, value = several  # words, as the shell makes of it
                 words += options
             word = (word or "") + value
     if quoted:

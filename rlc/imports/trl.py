@@ -71,7 +71,7 @@ def _loss(settings: Settings, updates: int) -> tuple[list[str], list[RecipeLine]
         level = settings["importance_sampling_level"]
         level = settings.choice("importance_sampling_level", level, ("token", "sequence"), "token")
         kind = "gspo" if level == "sequence" else "ppo"
-    aggregate = "seq_mean_token_mean()" if name == "grpo" else "token_mean()"
+    aggregate = "seq_mean_token_mean()" if name in ("grpo", "sapo") else "token_mean()"
     if name == "dr_grpo":
         aggregate = call("seq_mean_token_sum_norm", length=settings["max_completion_length"])
     note, kl = settings.default_note("loss_type", "epsilon"), ("k3", settings["beta"])

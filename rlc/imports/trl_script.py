@@ -9,7 +9,12 @@ from typing import Any
 
 from rlc.imports.settings import InputError
 
-_MODEL, _SPLIT = "model_name_or_path", "dataset_train_split"
+_MODEL, _DATA, _SPLIT = "model_name_or_path", "dataset_name", "dataset_train_split"
+# Arguments of a trainer that are read elsewhere, or change nothing of what is learnt.
+_ASIDE = (
+    *("args", "train_dataset", "eval_dataset", "processing_class", "peft_config", "callbacks"),
+    *("model_init_kwargs", "quantization_config"),
+)
 METHODS = ("grpo", "dpo", "sft")
 _IMPORT = re.compile(r"(?m)^\s*(from|import) (trl|datasets|peft|transformers)\b")
 _CLASS = re.compile(r"(GRPO|DPO|SFT)(Config|Trainer)")
@@ -17,7 +22,7 @@ _CLASS = re.compile(r"(GRPO|DPO|SFT)(Config|Trainer)")
 _CALLS = {
     **{f"{method.upper()}Config": {} for method in METHODS},
     "LoraConfig": {"r": "lora_r", "target_modules": "lora_target_modules"},
-    "load_dataset": {"path": "dataset_name", "name": "dataset_config", "split": _SPLIT},
+    "load_dataset": {"path": _DATA, "name": "dataset_config", "split": _SPLIT},
     "DPOTrainer": {"model": _MODEL},
     "SFTTrainer": {"model": _MODEL},
     "GRPOTrainer": {"model": _MODEL, "reward_funcs": "reward_funcs"},
@@ -47,7 +52,10 @@ def read_script(text: str) -> tuple[str, list[tuple[str, Any]], list[str], str]:
     options, unread = dict[str, Any](), []
     for name, node in _options(nodes):
         try:
-            options.setdefault(name, ast.literal_eval(node))
+            value = ast.literal_eval(node)
+            if name == _DATA and options.get(name, value) != value:
+                unread.append(f"{name} = {value!r}, beside the first one")
+            options.setdefault(name, value)
         except (ValueError, TypeError, MemoryError, RecursionError):
             if name != _MODEL:
                 unread.append(f"{name} = {ast.unparse(node)}")
@@ -63,15 +71,24 @@ def _options(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
             values.setdefault(node.targets[0].id, node.value)
         elif isinstance(node, ast.ImportFrom):
             origins |= {alias.asname or alias.name: node.module or "" for alias in node.names}
-    for call in (node for node in nodes if isinstance(node, ast.Call)):
-        if (renamed := _CALLS.get(name := _name(call.func))) is None:
-            continue
+    calls = [one for one in nodes if isinstance(one, ast.Call) and _name(one.func) in _CALLS]
+    configs = {_name(key.value) for call in calls for key in call.keywords if key.arg == "args"}
+    for node in (node for node in nodes if isinstance(node, ast.Assign)):
+        to = node.targets[0]
+        known = isinstance(to, ast.Attribute) and _name(to.value) in configs - {""}
+        if known and _name(to) not in _ASIDE:
+            yield _name(to), values.get(_name(node.value), node.value)
+    for call in calls:
+        renamed = _CALLS[name := _name(call.func)]
         if name == "LoraConfig":
             yield "use_peft", ast.Constant(True)
         given = dict(zip(renamed, call.args, strict=False))
         given |= {key.arg: key.value for key in call.keywords if key.arg}
+        if files := given.pop("data_files", None):  # `path` is their format
+            given["path"] = files
         for key, value in given.items():
-            if key in renamed or name.endswith("Config"):
+            trainer = name.endswith("Trainer") and key not in _ASIDE
+            if key in renamed or name.endswith("Config") or trainer:
                 option = renamed.get(key, key)
                 yield option, _resolved(option, values.get(_name(value), value), values, origins)
 

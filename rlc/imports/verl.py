@@ -10,7 +10,7 @@ from rlc.catalog import find_builtin
 from rlc.imports import write
 from rlc.imports.objectives import STEPS, SUMMED, optimizer, policy_loss, sampling
 from rlc.imports.settings import Settings, options, shown
-from rlc.imports.write import RecipeLine, Word, call, literal
+from rlc.imports.write import RecipeLine, Word, call, literal, remarks
 
 PPO = options("verl", "verl-ppo")
 _PRETRAINED = "model.partial_pretrain"  # up to verl 0.8, whose `fsdp_sft_trainer` is meant
@@ -19,8 +19,9 @@ KINDS = {"kl": "k1", "k1": "k1", "abs": "abs", "mse": "k2", "k2": "k2"}
 DUAL = (
     "verl also bounds ratios by {:g} where advantages are negative: lib/losses.rl has `dual_clip`"
 )
+BY_SEQUENCE = "seq-mean-token-mean"
 AGGREGATES = (
-    *("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean"),
+    *("token-mean", "token-sum", "seq-mean-token-sum", BY_SEQUENCE),
     "seq-mean-token-sum-norm",
 )
 
@@ -104,14 +105,15 @@ def _loss(settings: Settings, updates: int) -> tuple[list[str], list[RecipeLine]
     if mode == "vanilla":
         mode, note = "ppo", DUAL.format(settings["actor.clip_ratio_c"]) if updates > 1 else ""
     losses, lines = policy_loss(mode, bounds, (divergence, coef), updates, note)
-    how = settings.choice("loss_agg_mode", how, AGGREGATES, "token-mean")
-    named = {}
+    how, named = settings.choice("loss_agg_mode", how, AGGREGATES, "token-mean"), {}
+    text = settings.default_note("actor.loss_agg_mode")
+    if mode in ("gspo", "sapo") and how != BY_SEQUENCE:
+        how, text = BY_SEQUENCE, f"as verl's `{mode}` does with any loss_agg_mode"
     if how == "seq-mean-token-sum-norm":
         length = settings["actor.loss_scale_factor"] or settings["data.max_response_length"]
         named["length"] = int(length)
     aggregate = call(how.replace("-", "_"), **named)
-    line = RecipeLine("aggregate", aggregate, settings.default_note("actor.loss_agg_mode"))
-    return losses, [*lines, line]
+    return losses, [*lines, RecipeLine("aggregate", aggregate, text)]
 
 
 def _penalty(settings: Settings) -> list[RecipeLine]:
@@ -186,7 +188,8 @@ def _lines(settings: Settings, clip: float | None) -> list[RecipeLine]:
     named["weight_decay"] = settings["optim.weight_decay"]
     named["grad_clip_norm"] = (settings["optim.clip_grad"] if clip is None else clip) or None
     epochs, files = settings["trainer.total_epochs"], settings["data.train_files"]
-    length = RecipeLine("epochs", literal(epochs), settings.default_note("trainer.total_epochs"))
+    text = remarks(settings.default_note("trainer.total_epochs"), "of whole batches there")
+    length = RecipeLine("epochs", literal(epochs), text)
     if len(files) > 1:
         text = f"there {epochs} epochs of all files, whose rows are not counted here"
         length = RecipeLine("steps", literal(STEPS), text)

@@ -174,7 +174,7 @@ def _environment(env: EnvPlan, stage: StagePlan) -> Iterator[str]:
         judge = others[0].prompt
         yield f"the judge's prompt holds the solutions: up to {judge:,.0f} tokens"
     if env.agent is not None:
-        yield "texts that its agent adds are not counted"
+        yield "texts that its agent adds, and a history that it rewrites, are not counted"
         yield "high: each prompt fills the context, or has `max_prompt_tokens` of the sampling"
         yield f"high: each reply is sampled {FORM_TRIES} times, as if the last alone had its form"
     if max_turns(env) == 1:

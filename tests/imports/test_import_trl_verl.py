@@ -27,6 +27,7 @@ FILES = {path.name.partition(".")[0]: path for path in (HERE / "foreign").glob("
 RECIPES = {name: convert(job_of_text(path.read_text("utf-8"))) for name, path in FILES.items()}
 TRL = "trl grpo --model_name_or_path Qwen/Qwen3-8B --dataset_name o/n --max_steps 100"
 VERL = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B"
+LOSS = "actor_rollout_ref.actor.policy_loss"
 
 
 def imported(command: str, source: str | None = None) -> str:
@@ -73,6 +74,7 @@ def test_it_compiles_once_its_comments_are_followed(name: str, tmp_path: Path) -
         (f"{TRL} --loss_type grpo", "aggregate = seq_mean_token_mean()"),
         (f"{TRL} --loss_type cispo --epsilon_high 5", "cispo(clip_low = 0.0, clip_high = 5.0)"),
         (f"{TRL} --loss_type sapo", "there `sapo`, which lib/losses.rl may have"),
+        (f"{TRL} --loss_type sapo", "aggregate = seq_mean_token_mean()"),
         (f"{TRL} --delta 2", "docs/losses.md shows how to write another: delta=2.0"),
         (f"{TRL} --num_iterations 2", "no rollout is used twice here: num_iterations=2"),
         (f"{TRL} --epsilon_high 0.28", "ppo(clip_low = 0.8, clip_high = 1.28)"),
@@ -84,6 +86,9 @@ def test_it_compiles_once_its_comments_are_followed(name: str, tmp_path: Path) -
         (f"{TRL} --reward_funcs mine.rewards.close", "from mine.rewards import close as theirs"),
         (f"{TRL} --use_vllm --bf16 --seed 7", "no place here: seed=7"),
         (f"{TRL} --entropy_coef 0.01", "and has no words here: entropy_coef=0.01"),
+        (f"{VERL} {LOSS}.loss_mode=gspo", "aggregate = seq_mean_token_mean() # as verl's `gspo`"),
+        (f"{VERL} algorithm.rollout_correction.loss_type=reinforce", "has no words here:"),
+        (f"{VERL} algorithm.lam=0.95", "of `gae` alone: algorithm.lam=0.95"),
         (f"{VERL} data.train_batch_size=64", "groups(64, group_size = 1)"),
         (f"{VERL} algorithm.adv_estimator=rloo", "advantage = verl.rloo()"),
         (f"{VERL} algorithm.norm_adv_by_std_in_grpo=False", "verl.grpo(norm = false)"),
@@ -184,6 +189,10 @@ def test_own_losses_are_those_of_the_libraries(
 
 
 SCRIPT = """\
+\"\"\"The users' own words.
+
+python this.py --model_name_or_path=a/b --weight_decay 0.5
+\"\"\"
 from trl import GRPOConfig, GRPOTrainer
 from datasets import load_dataset
 raise SystemExit("never run")
@@ -191,8 +200,10 @@ BASE = "Qwen/Qwen3-8B"
 def close(completions, **kwargs):
     return [1.0 for _ in completions]
 args = GRPOConfig(learning_rate=1e-5, max_steps=10, num_generations=4, output_dir=f"{BASE}-x")
+args.temperature = 0.7
 data = load_dataset("owner/name", "main", split="train")
-GRPOTrainer(BASE, reward_funcs=[close], args=args, train_dataset=data).train()
+more = load_dataset("csv", data_files="more.csv")
+GRPOTrainer(BASE, reward_funcs=[close], tools=[close], args=args, train_dataset=data).train()
 """
 
 
@@ -205,6 +216,10 @@ def test_a_script_is_read_and_not_run() -> None:
         "close: rewards.py is to be written",
         "from script import close as theirs  # or copy its `def`",
         "in Python code only, which is not run: output_dir = f'{BASE}-x'",
+        "weight_decay = 0.5",
+        "temperature = 0.7",
+        "not run: dataset_name = 'more.csv', beside the first one",
+        "not run: tools = [close]",
     ):
         assert part in recipe
 
@@ -212,7 +227,7 @@ def test_a_script_is_read_and_not_run() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (SCRIPT.replace("num_generations=4", "num_generations=("), "not Python on line 7"),
+        (SCRIPT.replace("num_generations=4", "num_generations=("), "not Python on line 11"),
         (SCRIPT + "from trl import DPOTrainer\nDPOTrainer()\n", "this has dpo, grpo"),
         ("trl rloo --model_name_or_path x\n", "`trl rloo` has no counterpart here"),
         ("trl grpo --num_generations 8\n", "`model_name_or_path` is missing"),

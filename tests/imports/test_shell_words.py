@@ -57,13 +57,14 @@ CUDA_VISIBLE_DEVICES=0 run m=$M n=${N}x "q=$M" k=$K d=${D:-7}
 def test_several_words_in_a_variable() -> None:
     script = """\
 MORE="b=1  c=2"
+NONE=""
 LIST=(
     d=3  # with a comment
     # e=4
     "f='x y'"
 )
 K=$MORE
-run ${MORE} "$MORE" g="$K" "${LIST[@]}" h
+run ${MORE} $NONE "$MORE" g="$K" "${LIST[@]}" h
 """
     words = ["run", "b=1", "c=2", "b=1  c=2", "g=b=1  c=2", "d=3", "f='x y'", "h"]
     assert commands(script) == [words]

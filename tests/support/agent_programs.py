@@ -22,6 +22,7 @@ WEATHER = {
 }
 FIRST_TRIES = set[str]()  # tasks that `crashes_once` has met
 SAID = list[list[float]]()  # the logprobs of each reply that `two_turns_scored` was given
+STATUSES = set[int]()  # of what was refused to `at_once`
 _LOCK = threading.Lock()
 
 
@@ -241,6 +242,23 @@ def crashes_once(run: Any) -> float:
     if not known:
         raise KeyError(run.task["prompt"])  # here
     return share(reply.content or "")
+
+
+def at_once(run: Any) -> float:
+    """Asks more at once than an episode has turns, and notes how each request is answered."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from openai import APIStatusError
+
+    def note(number: int) -> None:
+        try:
+            ask(run, [user(f"Say {number}.")])
+        except APIStatusError as error:
+            STATUSES.add(error.status_code)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(note, range(4)))
+    raise ValueError("cut off")
 
 
 def hangs(run: Any) -> float:

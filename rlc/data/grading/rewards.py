@@ -270,7 +270,7 @@ class Reward:
         self, rows: Sequence[tuple[DataRow, Messages]], longest: int
     ) -> tuple[UnearnedReply, ...]:
         """Return the replies of a policy that knows nothing which all graders together pay as much
-        as a right answer; none if one fails, or if they take more than some seconds."""
+        as a right answer; none if they take more than some seconds."""
         until = time.monotonic() + _UNEARNED_SECONDS
 
         def worth(number: int, reply: str) -> float:
@@ -285,11 +285,14 @@ class Reward:
                     grade += asyncio.run(self.on_loop(*said))
                 return grade.reward
 
-            return _in_time(call, until - time.monotonic())
+            try:
+                return _in_time(call, until - time.monotonic())
+            except DataError:  # what is not graded earns nothing
+                return -math.inf
 
         shown = [str(asked[-1].get("content")) if asked else "" for _, asked in rows]
         answers = [self._right(row) for row, _ in rows]
-        with suppress(DataError, TimeoutError):
+        with suppress(TimeoutError):
             return unearned([*zip(shown, answers, strict=True)], longest, worth)
         return ()
 

@@ -2,7 +2,7 @@
 
 Whatever such a reply earns a policy learns first. Each is graded beside the right answer of a row,
 in the forms that answers usually have; a reward has been found to know the right answer where it
-pays it more than a wrong one.
+pays it more than a wrong one in the same form.
 """
 
 from __future__ import annotations
@@ -59,8 +59,10 @@ def _of_row(
 ) -> Iterator[UnearnedReply]:
     nothing, due = worth(WITHOUT_ANSWER), None
     if answer is not None:
-        right, other = (max(worth(f.format(text)) for f in _FORMS) for text in (answer, wrong))
-        due = right if right > max(nothing, other) else None
+        right, other = ([worth(f.format(text)) for f in _FORMS] for text in (answer, wrong))
+        most = max(right)
+        knows = any(one > beside for one, beside in zip(right, other, strict=True))
+        due = most if knows and (most > nothing or most >= SOLVED) else None
     paid = {kind: max(map(worth, texts)) for kind, texts in replies.items()}
     most = max(nothing, *(earned for kind, earned in paid.items() if kind != LONG))
     for kind, earned in paid.items():
@@ -85,7 +87,9 @@ def _replies(
         LISTED: [_USUAL],
     }
     if answer is not None:
-        listed = ", ".join((wrong[0], answer, *wrong[1:3]))
-        found[BURIED] = [form.format(listed) for form in _FORMS]
+        several = wrong[0], answer, *wrong[1:3]
+        listed = [form.format(", ".join(several)) for form in _FORMS]
+        apart = ["\n".join(form.format(one) for one in several) for form in _FORMS]
+        found[BURIED] = [*listed, *apart]
     longest = max(longest, *(2 * len(text) for texts in found.values() for text in texts))
     return found | {LONG: [(WITHOUT_ANSWER * longest)[:longest]]}

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from tinker import types
 
 
+OVER = "This episode is over."
 MODEL = "policy"  # the name of the model for agents; any other name will do
 
 
@@ -176,7 +177,7 @@ class AgentEpisode:
 
     def _require_open(self) -> None:
         if self.over.done():
-            raise RefusedRequest(401, "This episode is over.")
+            raise RefusedRequest(401, OVER)
 
     def _decided(self, request: SamplingRequest) -> SamplingRequest:
         """Return the sampling of the recipe, with the shorter length and the stops of a request."""
@@ -228,7 +229,13 @@ class AgentEpisode:
         replying = asyncio.get_running_loop().create_task(work, context=self.context)
         self._replying.add(replying)
         replying.add_done_callback(self._replied)
-        return await replying
+        try:
+            return await replying
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if not replying.cancelled() or (waiting and waiting.cancelling()):
+                raise
+            raise RefusedRequest(401, OVER) from None  # another request has met a limit
 
     async def _sampled(
         self,
@@ -418,9 +425,10 @@ class AgentsEndpoint:
         attempt.seconds["environment"] += idle.worked  # it waited while replies were sampled
         if not attempt.turns:
             what = f"the agent of `{attempt.task.env.plan.name}` ended without an answered request"
-            raise AgentError(
-                what, "its client takes the `base_url` and the `api_key` of the episode"
-            )
+            hint = "its client takes the `base_url` and the `api_key` of the episode"
+            if requests.refused is not None:
+                hint = f"a limit of the recipe refused a request: {requests.refused}"
+            raise AgentError(what, hint)
         attempt.turns[-1] = evolve(
             attempt.turns[-1],
             reward=seen.reward,

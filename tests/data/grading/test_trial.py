@@ -8,7 +8,8 @@ import pytest
 
 from rlc.data.calls import Code
 from rlc.data.errors import FilePlace
-from rlc.data.grading.rewards import CodeFailure, CodeTrial, TriedCode
+from rlc.data.grading.rewards import CodeFailure, CodeTrial, Reward, TriedCode
+from rlc.data.grading.unearned import EMPTY, LONG
 from rlc.data.rows import DataRow
 from rlc.plan.environments import GraderPlan
 
@@ -99,6 +100,22 @@ def test_what_a_reward_pays_for_is_compared(tmp_path: Path) -> None:
     wide = outcome(tmp_path, "wide")
     assert not wide.falls
     assert wide.moved == {"right": 1.0, "length": 299.0}
+
+
+def test_a_reward_that_fails_on_silence_is_still_tried_on_what_else_knows_nothing(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "short.py").write_text(
+        "def first(reply, row):\n    return reply.split()[0] != '1'\n"
+    )
+    target = f"{tmp_path / 'short.py'}:first"
+    grader = GraderPlan("own", 1.0, "grade_with", {"function": target, "weights": {}})
+    reward = Reward((grader,), None, 0.0)
+    row = DataRow({"answer": "2"}, FilePlace("rows.jsonl", 1, 1)), ({"content": "1 or 2?"},)
+    other = DataRow({"answer": "1"}, FilePlace("rows.jsonl", 2, 2)), ({"content": "2 or 1?"},)
+    found = {one.reply for one in reward.unearned([row, row, other], 100)}
+    assert LONG in found
+    assert EMPTY not in found
 
 
 def test_the_row_and_the_places_in_ones_own_code_are_named(tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ UNANSWERED = [(prompt, None) for prompt, _ in ROWS]
 Rows = list[tuple[str, str]] | list[tuple[str, None]]
 
 
+EVERYTHING = {EMPTY, ECHO, MARKS_ALONE, LISTED, LONG, BURIED}
+
+
 def last(found: list[str]) -> str:
     return found[-1] if found else ""
 
@@ -29,12 +32,15 @@ def last_number(reply: str) -> str:
 PAID: list[tuple[str, Rows, Callable[[str, str | None], float], set[str]]] = [
     ("anywhere", ROWS, lambda reply, answer: str(answer) in reply, {ECHO, LISTED, BURIED}),
     ("anywhere in the marks", ROWS, lambda reply, answer: str(answer) in marked(reply), {BURIED}),
-    ("length beside it", ROWS, lambda r, a: (last_number(r) == a) + len(r) / 50, {LONG}),
+    ("length beside it", ROWS, lambda r, a: (last_number(r) == a) + len(r) / 50, {LONG, BURIED}),
     ("length", UNANSWERED, lambda reply, _: len(reply) / 50, {LONG}),
     ("marks", UNANSWERED, lambda reply, _: "<answer>" in reply, {MARKS_ALONE}),
     ("marks, whatever the answer", ROWS, lambda reply, _: "<answer>" in reply, {MARKS_ALONE}),
     ("silence", UNANSWERED, lambda reply, _: max(0.0, 1 - len(reply)), {EMPTY}),
     ("echo", [(f"{p} {a}", a) for p, a in ROWS], lambda r, a: last_number(r) == a, {ECHO}),
+    ("any line", ROWS, lambda reply, answer: str(answer) in reply.splitlines(), {BURIED}),
+    ("any marks", ROWS, lambda r, a: str(a) in re.findall("<answer>(.*?)</answer>", r), {BURIED}),
+    ("no marks", ROWS, lambda r, a: marked(r) in ("", a), EVERYTHING),
     ("the last number", ROWS, lambda reply, answer: last_number(reply) == answer, set()),
     ("the marked", ROWS, lambda r, a: 0.1 * ("<answer>" in r) + (marked(r) == a), set()),
     ("a little for marks", UNANSWERED, lambda reply, _: 0.1 * ("<answer>" in reply), set()),

@@ -60,7 +60,7 @@ train main {
     weight_decay = 0.01,
     grad_clip_norm = 1.0,
   )
-  epochs    = 15
+  epochs    = 15         # of whole batches there
   save      = every(20)  # verl keeps all, rlc the newest 3
   track     = [wandb("verl_grpo_example_gsm8k", run = "qwen2.5_3b_grpo_lora")]
 }

@@ -37,5 +37,5 @@ sft main {
     weight_decay = 0.01,
     schedule = cosine(),
   )
-  epochs    = 1
+  epochs    = 1  # of whole batches there
 }

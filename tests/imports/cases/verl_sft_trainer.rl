@@ -45,6 +45,6 @@ sft main {
     weight_decay = 0.01,
     schedule = cosine(),
   )
-  epochs    = 4
+  epochs    = 4  # of whole batches there
   track     = [wandb("gsm8k-sft", run = "test")]
 }

@@ -116,6 +116,14 @@ def test_an_agent_without_a_client_may_not_go_on_beyond_a_limit(tmp_path: Path) 
         assert (len(rollout["turns"]), rollout["ended"], rollout["reward"]) == (2, "turns", 0)
 
 
+def test_requests_under_way_are_answered_where_a_limit_ends_their_episode(tmp_path: Path) -> None:
+    few = " |> rollouts(max_turns = 2)"
+    plan = job(python("at_once"), wrapped=few, on_error="drop", batch="groups(1, group_size = 2)")
+    run_new(tmp_path / "run", plan)
+    assert 400 in agent_programs.STATUSES
+    assert 500 not in agent_programs.STATUSES
+
+
 def test_an_agent_without_a_client_hears_what_cannot_be_shown(tmp_path: Path) -> None:
     for rollout in played(tmp_path, job(python("unshown"))):
         assert (len(rollout["turns"]), rollout["reward"]) == (1, 2)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from rlc.cli.commands.models.options import (
     add_sampling_options,
     sampling_of,
 )
-from rlc.cli.output import UsageError
+from rlc.cli.output import UsageError, standard_output_kept
 from rlc.records import evolve
 
 HELP = "evaluate a model, without a recipe"
@@ -94,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     for one in plans:
         folder = open_run(one, where, args.base_url)
         try:
-            with redirect_stdout(sys.stderr if args.json else sys.stdout):
+            with standard_output_kept() if args.json else nullcontext():
                 status = run_folder(folder, args)
             if status:
                 return status
