@@ -183,8 +183,13 @@ def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:
         names = [stage.name, *(one.name for one in evaluations_of(stage, plan.stages))]
         counted = [by_stage[name] for name in names]
         if budget.usd is not None:
-            sums = {level: total_cost(counted, level).usd for level in LEVELS}
-            yield _limit(stage.name, budget.usd, sums, in_dollars)
+            totals = {level: total_cost(counted, level) for level in LEVELS}
+            if all(total.complete for total in totals.values()):
+                sums = {level: total.usd for level, total in totals.items()}
+                yield _limit(stage.name, budget.usd, sums, in_dollars)
+            else:
+                limit = f"{in_dollars(budget.usd)} for {stage.name}"
+                yield f"{limit}: cannot be kept, as not all prices are known"
         if budget.tokens is not None:
             sums = {level: sum(cost.tokens(level) for cost in counted) for level in LEVELS}
             yield _limit(stage.name, budget.tokens, sums, "{:,.0f} tokens".format)
