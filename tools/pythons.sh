@@ -40,7 +40,7 @@ for version in ${@:-3.12 3.13}; do
     test -z "$first" || first_run "$python"
     "$python" -m venv "$work/$version"
     grep -vE '^(#|torch==|gem-llm==)' constraints.txt > "$work/wanted.txt"  # gem-llm is of 3.11
-    "$work/$version/bin/pip" install -q --no-deps -r "$work/wanted.txt" -e .
+    "$work/$version/bin/pip" install -qq --no-deps -r "$work/wanted.txt" -e .
     stand_in_for_torch "$work/$version/bin/python"
     "$work/$version/bin/pytest" -n 2 -m quick
 done
