@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from math import inf
 from typing import Any, Protocol
 
 from rlc.catalog.facts import (
@@ -257,15 +258,18 @@ def _files(own: tuple[str, ...]) -> dict[str, str]:
 def _read(name: str, own: tuple[str, ...]) -> Provider | None:
     if (path := _files(own).get(name)) is None:
         return None
-    known, said = {"name": name, "title": name}, _fields(path, own)
-    return Provider(**known | {key: said[key] for key in field_names(Provider) if key in said})
+    said = {**_fields(path, own), "name": name}
+    if name != TINKER and said.get("models") == CATALOGUE:
+        said["models"] = None  # the catalogue's models and prices are those of Tinker alone
+    fields = [key for key in field_names(Provider) if said.get(key) is not None]
+    return Provider(**{"title": name} | {key: said[key] for key in fields})
 
 
 def _fields(path: str, own: tuple[str, ...], seen: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the fields of a file and of the one that it is ``like``. Raise ProviderError."""
     shown = path.removeprefix(os.path.join(os.getcwd(), ""))
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             text = file.read()
         said = json.loads(text)
     except OSError as error:
@@ -311,7 +315,8 @@ def _mistakes(said: Any) -> Iterator[tuple[str, str, str | None]]:
         kind, doc = known_fields[name]
         of, called = _TYPES[kind]
         whole = name == "models" and value == CATALOGUE
-        if value is not None and not whole and not isinstance(value, of):
+        fits = isinstance(value, of) and (kind != "names" or all(isinstance(n, str) for n in value))
+        if value is not None and not whole and not fits:
             yield name, f"`{name}` is {called}, found {json.dumps(value)}", doc
     for name, known in (("models", _OF_MODEL), ("only", _OF_ONLY)):
         tables = said.get(name)
@@ -345,5 +350,7 @@ def _of_table(
             yield at, f"`{name}` in {what} cannot be {json.dumps(value)}", None
         elif value == []:
             yield at, f"`{name}` in {what} is empty", None
-        elif isinstance(value, int | float) and value < 0:
-            yield at, f"`{name}` in {what} is below 0", None
+        elif name == "as_of" and value and not re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+            yield at, f"`as_of` in {what} is a day, such as 2026-11-20; found {value}", None
+        elif isinstance(value, int | float) and not 0 <= value < inf:
+            yield at, f"`{name}` in {what} is {value:g}, and no number from 0 on", None

@@ -68,14 +68,20 @@ def stated_models(recipe: str, base: str) -> list[StatedModel]:
     return [one.models[base] for one in settings_of(recipe) if base in one.models]
 
 
-def model_at(base: str, recipe: str) -> BaseModelFacts | None:
-    """Return what is known of a model where a recipe is: by the catalogue, and as it is stated."""
-    model = find_model(base)
-    for one in reversed(stated_models(recipe, base)):  # the nearest counts most
-        model = model or BaseModelFacts(base, one.service, None, (), UNKNOWN_PRICE)
+def model_at(base: str, recipe: str, service: str | None = None) -> BaseModelFacts | None:
+    """Return what is known of a model where a recipe is: by the catalogue, and as it is stated, of
+    this service or of its own."""
+    stated, model = stated_models(recipe, base), find_model(base)
+    if model is None and stated:
+        model = BaseModelFacts(base, stated[0].service, None, (), UNKNOWN_PRICE)
+    if model is None:
+        return None
+    model = evolve(model, service=service or model.service)
+    for one in reversed(stated):  # the nearest counts most
+        context = (one.service == model.service and one.context) or model.context
         renderers = (one.renderer,) if one.renderer else model.renderers
-        model = evolve(model, context=one.context or model.context, renderers=renderers)
-    if model is None or (price := stated_price(base, model.service, recipe)) is None:
+        model = evolve(model, context=context, renderers=renderers)
+    if (price := stated_price(base, model.service, recipe)) is None:
         return model
     each = Price(*(getattr(price, kind) for kind in PRICE_KINDS))
     return evolve(model, price=each, as_of=price.as_of, source=price.source)
@@ -97,7 +103,7 @@ def stated_price(
     if (listed := price_of(base, service)) is not None:
         prices = {kind: usd for kind, usd in values_of(listed).items() if usd is not None}
         source, listed_on = listed_source(base, service)
-        layers.append(StatedModel(base, source, prices=prices, as_of=listed_on))
+        layers.append(StatedModel(base, source or service, prices=prices, as_of=listed_on))
     chosen = dict.fromkeys(PRICES)
     said: dict[str, list[str]] = {}
     days = []
@@ -124,7 +130,7 @@ def _read(path: str, stamp: int) -> StatedFile:  # noqa: ARG001 (a part of the c
     found, name = Diagnostics(), os.path.relpath(path)
     source = Source(path if name.startswith("..") else name, "")
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             source = Source(source.name, file.read())
         if not _is_table(tables := loads(source.text)):
             raise ValueError("it holds no tables")

@@ -18,6 +18,7 @@ from rlc.explanation.summary import summary_text
 from rlc.lang import Diagnostics
 from rlc.plan.codec import plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.records import Plan
+from rlc.pricing.cost import reference_price
 from rlc.runtime.journal.database import cost
 from rlc.runtime.records import Usage
 
@@ -124,6 +125,48 @@ def test_a_model_of_a_project_needs_no_words_in_the_recipe(user: Path, read: Loa
     known = model_at("vendor/New", "a/b/r.rl")
     assert known is not None
     assert (known.price.train, known.source) == (3, "rlc.toml, them, 2026-07-20")
+
+
+def test_what_is_stated_counts_on_its_own_service(user: Path, read: Load) -> None:
+    Path(".rlc/providers").mkdir(parents=True)
+    entry = {"context": 1000, "train": 7}
+    lab = {"models": {QWEN: entry, "vendor/New": {}}}
+    Path(".rlc/providers/lab.json").write_text(json.dumps(lab), encoding="utf-8")
+    new = "\n[models.'vendor/New']\nservice = 'lab'\nrenderer = 'llama3'"
+    own = "service = 'lab'\ncontext = 500\nprice.prefill = 5\nas_of = 2026-07-20" + new
+    state(Path("rlc.toml"), own)
+    state(user / "config.toml", "[models.'vendor/New']\ncontext = 3")  # of Tinker
+    there = plan_of(read(f'base = "{QWEN}"\nservice = lab')).stages[0].model
+    assert there.price is not None
+    assert (there.context, there.price.prefill, there.price.train) == (500, 5, 7)
+    assert there.price.source == "rlc.toml, 2026-07-20 (cached, prefill); lab (train)"
+    here = plan_of(read())
+    assert (here.stages[0].model.context, here.stages[0].model.price) == (32_768, None)
+    assert here.provenance["stages.main.model.context"] == "catalogue"
+    known = model_at("vendor/New", "a/b/r.rl")
+    assert known is not None
+    assert (known.service, known.context) == ("lab", None)
+
+
+def test_a_reference_has_the_prices_that_are_stated_of_it(user: Path, read: Load) -> None:
+    price = 'price = { prefill = $50  as_of = "2026-07-20" }'
+
+    def of_reference(kl: str) -> float | None:
+        text = f'model policy {{\n  base = "Qwen/Qwen3.5-4B"\n  {price}\n}}\n'
+        text += f"train main {{\n  env = sums\n  kl = reference({kl}, coef = 1)\n  …\n}}\n"
+        text += 'env sums = gem("rg:simple_equations") |> template(qwen3_general)\n'
+        Path("r.rl").write_text(complete(text), encoding="utf-8")
+        objective = plan_of(load("r.rl")).stages[0].policy_gradient
+        assert objective is not None
+        assert objective.kl is not None
+        return reference_price(objective.kl)
+
+    assert of_reference("policy.base") == 50
+    assert of_reference('"tinker://run/weights/main"') == 50
+    Path("rlc.toml").write_bytes(
+        b"\xef\xbb\xbf[models.'Qwen/Qwen3.5-9B']\r\nprice.prefill = 9\r\nas_of = 2026-07-20\r\n"
+    )
+    assert of_reference('"Qwen/Qwen3.5-9B"') == 9
 
 
 @pytest.mark.parametrize(
