@@ -184,7 +184,8 @@ def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:
         counted = [by_stage[name] for name in names]
         if budget.usd is not None:
             sums = {level: total_cost(counted, level).usd for level in LEVELS}
-            yield _limit(stage.name, budget.usd, sums, in_dollars)
+            unknown = any(cost.unpriced for cost in counted)
+            yield _limit(stage.name, budget.usd, sums, in_dollars, unknown)
         if budget.tokens is not None:
             sums = {level: sum(cost.tokens(level) for cost in counted) for level in LEVELS}
             yield _limit(stage.name, budget.tokens, sums, "{:,.0f} tokens".format)
@@ -196,10 +197,16 @@ def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:
 
 
 def _limit(
-    stage: str, most: float, sums: dict[Level, float], written: Callable[[float], str]
+    stage: str,
+    most: float,
+    sums: dict[Level, float],
+    written: Callable[[float], str],
+    unknown: bool = False,
 ) -> str:
-    """Compare a limit with the estimates of what counts against it."""
+    """Compare a limit with the estimates of what counts against it, which may be ``unknown``."""
     limit = f"{written(most)} for {stage}"
+    if unknown:
+        return f"{limit}: it cannot be kept, for a price is unknown, and the run is refused"
     for level in LEVELS:
         if sums[level] > most:
             shown = f", {written(sums[level])}, is more"
