@@ -203,7 +203,9 @@ def price_of(base: str, service: str) -> Price | None:
 def listed_source(base: str, service: str) -> tuple[str, str | None]:
     """Return where the prices of a model on a service are from, and their date."""
     there, known = find_provider(service), find_model(base)
-    if there is not None and there.hosted and there.models != CATALOGUE:
+    if there is None:
+        return "", None
+    if there.hosted and there.models != CATALOGUE:
         return there.prices.get("source", ""), there.prices.get("as_of")
     return (known.source, known.as_of) if known is not None else ("", None)
 
@@ -276,7 +278,7 @@ def _fields(path: str, own: tuple[str, ...], seen: tuple[str, ...] = ()) -> dict
         raise ProviderError(f"cannot read {shown}: {error.strerror}") from error
     except json.JSONDecodeError as error:
         place = f"{shown}:{error.lineno}:{error.colno}"
-        excerpt = text.splitlines()[error.lineno - 1].strip() if text.strip() else ""
+        excerpt = text.split("\n")[error.lineno - 1].strip()
         raise ProviderError(f"{place}: this is not JSON: {error.msg}", excerpt or None) from error
     except UnicodeDecodeError as error:
         raise ProviderError(f"{shown}: this is not UTF-8") from error

@@ -10,7 +10,7 @@ from attrs import evolve
 from run_support import TINY, train
 
 from rlc.catalog import ProviderError, find_provider, provider
-from rlc.catalog.providers import price_of, provider_names, service_of
+from rlc.catalog.providers import listed_source, price_of, provider_names, service_of
 from rlc.cli.main import main
 from rlc.compile import ServiceMismatchError, on_service
 from rlc.compile.recipe import compile_source
@@ -78,6 +78,7 @@ def test_users_add_others_in_two_folders() -> None:
     ("text", "message", "hint"),
     [
         ('{\n "title" "x"\n}', r"lab.json:2:10: this is not JSON", '"title" "x"'),
+        ('{"title":\n', r"lab.json:2:1: this is not JSON", ""),
         ('{"title": "x",\n "loses": []}', "lab.json:2: a provider has no `loses`", "`losses`"),
         ('{"bills": "no"}', 'lab.json:1: `bills` is true or false, found "no"', "bills anything"),
         ("[]", "lab.json:1: a provider is an object", "My lab"),
@@ -194,6 +195,7 @@ def test_its_prices_count_and_are_in_no_hash() -> None:
     cost = {n: total_cost(plan_cost(on_service(job, n)), "high") for n in ("dear", "half", "dark")}
     assert cost["dear"].total == pytest.approx(2 * (cost["half"].total or 0)) != 0
     assert cost["dark"].total is None
+    assert listed_source("Qwen/Qwen3.5-4B", "gone") == ("", None)  # nor is its day Tinker's
     assert price_of("Qwen/Qwen3.5-4B", "dark") is None
     moved = on_service(job, "half")
     renamed = evolve(
