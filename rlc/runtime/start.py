@@ -210,7 +210,8 @@ def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
 
 def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> ServiceClient:
     """Connect to the service of a run, by default the one it began on, or raise ServiceError."""
-    base_url = base_url or folder.journal.meta("server")
+    begun = folder.journal.meta("server") or ""  # a client that knows its address has a name there
+    base_url = base_url or (begun if "://" in begun else None)
     checkpoints = folder.path / CHECKPOINTS_FOLDER
     if resumed:
         require_service(folder.plan, base_url)
