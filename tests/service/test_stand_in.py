@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import traceback
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
@@ -140,6 +141,19 @@ def test_a_client_that_knows_its_address_goes_on(opened: list[Trained], tmp_path
     folder = resume_run(tmp_path / "run")
     connect_run(folder, None, resumed=True)
     folder.close()
+
+
+def test_a_client_that_refuses_its_key_is_named_without_it(
+    opened: list[Trained], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*, api_key: str, base_url: str) -> None:
+        raise RuntimeError(f"{api_key} is no key")
+
+    monkeypatch.setenv("LAB_KEY", "secret")
+    monkeypatch.setattr(sys.modules["lab_tinker"], "ServiceClient", refuse)
+    with pytest.raises(ServiceError, match="client of Lab cannot be opened: … is no key") as found:
+        connect_service(on_service(tiny(train()), "lab"), tmp_path)
+    assert "secret" not in "".join(traceback.format_exception(found.value))
 
 
 def _states(folder: Path) -> list[str]:
