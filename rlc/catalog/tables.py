@@ -57,6 +57,9 @@ def keep_table(source: str, models: Mapping[str, Mapping[str, Any]]) -> None:
             with open(path, encoding="utf-8") as file:
                 kept = json.load(file)["models"]
         os.makedirs(config_folder(), exist_ok=True)
+        for name in [name for name, facts in dated.items() if "price" not in facts]:
+            if "price" in kept.get(name, {}):  # a server tells no prices, and takes none away
+                del dated[name]
         with open(f"{path}.new", "w", encoding="utf-8") as file:
             json.dump({"models": {**kept, **dated}}, file, indent=1)
         os.replace(f"{path}.new", path)

@@ -212,7 +212,7 @@ def test_a_broken_file_of_settings_is_a_finding(
 def test_what_was_read_anew_is_used_with_its_date(user: Path, read: Load) -> None:
     row = {"tinker_id": QWEN, "context": "64K", "prefill": "$1", "sample": "$2", "train": "$-1"}
     keep_table("https://a.page", published_models(json.dumps([row])))
-    keep_table("a server", {"vendor/Served": {"context": 1000}})
+    keep_table("a server", {"vendor/Served": {"context": 1000}, QWEN: {"context": 9}})
     known = model_at(QWEN, "")
     assert known is not None
     assert (known.context, known.price.prefill, known.price.train) == (65536, 1, 0.44)
