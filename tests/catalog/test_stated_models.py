@@ -11,6 +11,7 @@ from page_examples import complete
 
 from rlc.catalog.settings import model_at
 from rlc.catalog.tables import TableError, keep_table, published_models
+from rlc.cli.approved_runs import _file as approval
 from rlc.compile.recipe import CompileResult, load
 from rlc.compile.variants import on_service, rehearse
 from rlc.explanation.full import explain_dict, explain_text
@@ -89,6 +90,7 @@ def test_prices_are_kept_with_the_plan_and_change_no_hash(user: Path, read: Load
     state(Path("rlc.toml"), "price.sample = 2\nas_of = 2026-07-20")
     priced = plan_of(read())
     assert plan_hash(before) == plan_hash(priced)
+    assert approval(before) != approval(priced)  # a budget is kept by the prices
     kept = plan_from_dict(json.loads(json.dumps(plan_to_dict(priced))))
     assert kept.stages[0].model.price == priced.stages[0].model.price is not None
     assert before.stages[0].model.price is None
