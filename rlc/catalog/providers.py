@@ -317,7 +317,9 @@ def _mistakes(said: Any) -> Iterator[tuple[str, str, str | None]]:
         kind, doc = known_fields[name]
         of, called = _TYPES[kind]
         whole = name == "models" and value == CATALOGUE
-        fits = isinstance(value, of) and (kind != "names" or all(isinstance(n, str) for n in value))
+        fits = isinstance(value, of)
+        if kind == "names" and isinstance(value, list):
+            fits = all(isinstance(one, str) for one in value)
         if value is not None and not whole and not fits:
             yield name, f"`{name}` is {called}, found {json.dumps(value)}", doc
     for name, known in (("models", _OF_MODEL), ("only", _OF_ONLY)):

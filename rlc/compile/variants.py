@@ -69,9 +69,10 @@ def on_service(plan: Plan, service: str) -> Plan:
         if model.service == service:
             return model
         offered = there.offered(model.base)
-        contexts = filter(None, (model.context, offered and offered.context))
-        price = stated_price(model.base, service, plan.recipe)
-        return evolve(model, service=service, context=min(contexts, default=None), price=price)
+        context, price = model.context, stated_price(model.base, service, plan.recipe)
+        if offered is not None and offered.context is not None:
+            context = min(context or offered.context, offered.context)
+        return evolve(model, service=service, context=context, price=price)
 
     def moved(state: ModelState) -> ModelState:
         return evolve(state, model=on(state.model))

@@ -17,6 +17,7 @@ from rlc.plan import (
     CHECKPOINTS_FOLDER,
     ModelState,
     Plan,
+    StagePlan,
     build_graph,
     difference_lines,
     evaluations_of,
@@ -51,7 +52,7 @@ def require_runnable(plan: Plan) -> None:
                 )
     plan = located_files(plan)
     for stage in (one for one in plan.trainings if one.budget.usd is not None):
-        counted = (stage, *evaluations_of(stage, plan.stages))
+        counted: list[StagePlan] = [stage, *evaluations_of(stage, plan.stages)]
         require_prices(stage_costs(counted), f"the budget of stage `{stage.name}`")
     needed = requirements(plan)
     files = (one for one in needed if one.kind == "file" and not os.path.isfile(one.name))

@@ -213,7 +213,8 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
         if not is_training(plan) or not _is_limited(plan):
             continue
         evaluations = evaluations_of(plan, plans)
-        unpriced = [name for one in (plan, *evaluations) for name in stage_cost(one).unpriced]
+        counted: list[StagePlan] = [plan, *evaluations]
+        unpriced = [name for one in counted for name in stage_cost(one).unpriced]
         if plan.budget.usd is not None and unpriced:
             names = " and ".join(f'"{name}"' for name in dict.fromkeys(unpriced))
             message = f"a budget in dollars cannot be kept: not all prices of {names} are known"
