@@ -66,7 +66,7 @@ else:
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError
             find_weights is_run_weights layer_kind model_of weights_folder
         schema: plan_schema
-        settings: model_at settings_of stated_models stated_price
+        settings: model_at project_file settings_of stated_models stated_price
         search: BY_STRING NameEntry as_data entries example_of find is_named kinds plain_default
             related words
         tables: PRICE_KINDS STALE_DAYS TableError is_stale keep_table published_models table_file

@@ -50,17 +50,17 @@ class StatedFile:
 def settings_of(recipe: str) -> list[StatedFile]:
     """Return what the project of a recipe states, then what the user's configuration does, then
     what was read anew."""
-    project = _project(os.path.abspath(os.path.dirname(recipe)))
+    project = project_file(os.path.abspath(os.path.dirname(recipe)))
     files = (project, os.path.join(config_folder(), CONFIG), table_file())
     return [_read(f, os.stat(f).st_mtime_ns) for f in files if f and os.path.isfile(f)]
 
 
-def _project(folder: str) -> str | None:
-    """Return the file of the project that a folder is in; None if it is in none."""
+def project_file(folder: str) -> str | None:
+    """Return the settings of the project that a folder is in; None if there are none."""
     file, above = os.path.join(folder, PROJECT), os.path.dirname(folder)
     if os.path.isfile(file):
         return file
-    return None if above == folder else _project(above)
+    return None if above == folder else project_file(above)
 
 
 def stated_models(recipe: str, base: str) -> list[StatedModel]:
