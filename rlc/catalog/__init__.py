@@ -60,7 +60,7 @@ else:
         metrics: find_metric measurable metric_name metrics_of watched
         plan_files: plan_from_file plan_to_file recipe_in_file
         providers: CATALOGUE Provider ProviderError dollars find_provider model_price price_source
-            provider provider_names service_of
+            provider provider_names reread_providers service_of
         records: Args Builtin Declaration LossTraits MODEL_FOLDER Param REQUIRED SCALARS Signature
             WatchedMetric
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError

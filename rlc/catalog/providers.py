@@ -157,6 +157,12 @@ def find_provider(name: str) -> Provider | None:
     return _LOCAL if name == LOCAL else _read(name, _own_folders())
 
 
+def reread_providers() -> None:
+    """Read the files of providers anew from now on, for a process that outlives a change."""
+    for known in (_folders, _files, _read):
+        known.cache_clear()
+
+
 def provider(name: str) -> Provider:
     """Return a provider. Raise ProviderError if there is none, or its file cannot be used."""
     if (found := find_provider(name)) is not None:
