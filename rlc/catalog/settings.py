@@ -16,7 +16,7 @@ from rlc.catalog.facts import (
     find_model,
     renderer_names,
 )
-from rlc.catalog.providers import listed_source, price_of, provider_names
+from rlc.catalog.providers import find_provider, listed_source, price_of, provider_names
 from rlc.catalog.tables import PRICE_KINDS, config_folder, table_file, today
 from rlc.lang import Diagnostics, Source, Span, did_you_mean
 from rlc.plan import TINKER, PricePlan, is_hosted
@@ -98,7 +98,8 @@ def stated_price(
     None if none is. ``own`` are those of the recipe, which are of ``day``."""
     nearest = [StatedModel(base, "the recipe", service, prices=own or {}, as_of=day)]
     layers = [one for one in nearest + stated_models(recipe, base) if one.service == service]
-    if not is_hosted(service) or not any(one.prices for one in layers):
+    there = find_provider(service)
+    if there is None or not there.bills or not any(one.prices for one in layers):
         return None
     if (listed := price_of(base, service)) is not None:
         prices = {kind: usd for kind, usd in values_of(listed).items() if usd is not None}

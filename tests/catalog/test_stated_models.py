@@ -97,6 +97,10 @@ def test_prices_are_kept_with_the_plan_and_change_no_hash(user: Path, read: Load
     assert plan_to_dict(before)["stages"][0]["model"].get("price") is None
     assert rehearse(priced).stages[0].model.price is None
     assert on_service(priced, "tinker").stages[0].model.price is not None
+    free = read(
+        f'base = "{QWEN}"\nservice = skyrl\nprice = {{ sample = $5  as_of = "2026-07-20" }}'
+    )
+    assert plan_of(free).stages[0].model.price is None  # it bills nothing, whatever is stated
 
 
 def test_old_prices_say_so_in_one_line(

@@ -81,7 +81,7 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path: Path, steps: int) -> None:
 def test_a_budget_of_what_has_no_price_is_refused(tmp_path: Path) -> None:
     unlisted = JOB.replace('"tiny"', '"vendor/New" service = tinker renderer = qwen3_instruct')
     recipe = write(tmp_path, RATES.format(more="budget = $10"), unlisted)
-    with pytest.raises(RunError, match="budget of the sweep cannot be kept: .* `vendor/New`"):
+    with pytest.raises(RunError, match=r"budget of the sweep cannot be kept: .* `vendor/New`"):
         started(recipe, tmp_path / "sweep")
 
 
