@@ -60,14 +60,15 @@ else:
         metrics: find_metric measurable metric_name metrics_of watched
         plan_files: plan_from_file plan_to_file recipe_in_file
         providers: CATALOGUE Provider ProviderError dollars find_provider limits_of model_price
-            nearest_model price_source provider provider_names service_of stage_limits
+            nearest_model price_source provider provider_names reread_providers service_of
+            stage_limits
         records: Args Builtin Declaration LossTraits MODEL_FOLDER Param REQUIRED SCALARS Signature
             WatchedMetric
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError
             find_weights is_run_weights layer_kind model_of weights_folder
         schema: plan_schema
-        settings: STALE_DAYS TableError is_stale keep_table model_at published_models settings_of
-            stated_models stated_price table_file
+        settings: STALE_DAYS TableError is_stale keep_table model_at project_file published_models
+            settings_of stated_models stated_price table_file
         search: BY_STRING NameEntry as_data entries example_of find is_named kinds plain_default
             related words
         """,

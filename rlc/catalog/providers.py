@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from math import inf
 from typing import Any, Protocol
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
@@ -160,6 +161,12 @@ def find_provider(name: str) -> Provider | None:
     return _LOCAL if name == LOCAL else _read(name, _own_folders())
 
 
+def reread_providers() -> None:
+    """Read the files of providers anew from now on, for a process that outlives a change."""
+    for known in (_folders, _files, _read):
+        known.cache_clear()
+
+
 def provider(name: str) -> Provider:
     """Return a provider. Raise ProviderError if there is none, or its file cannot be used."""
     if (found := find_provider(name)) is not None:
@@ -206,7 +213,9 @@ def price_of(base: str, service: str) -> Price | None:
 def listed_source(base: str, service: str) -> tuple[str, str | None]:
     """Return where the prices of a model on a service are from, and their date."""
     there, known = find_provider(service), find_model(base)
-    if there is not None and there.hosted and there.models != CATALOGUE:
+    if there is None:
+        return "", None
+    if there.hosted and there.models != CATALOGUE:
         return there.prices.get("source", ""), there.prices.get("as_of")
     return (known.source, known.as_of) if known is not None else ("", None)
 
@@ -267,22 +276,25 @@ def _files(own: tuple[str, ...]) -> dict[str, str]:
 def _read(name: str, own: tuple[str, ...]) -> Provider | None:
     if (path := _files(own).get(name)) is None:
         return None
-    known, said = {"name": name, "title": name}, _fields(path, own)
-    return Provider(**known | {key: said[key] for key in field_names(Provider) if key in said})
+    said = {**_fields(path, own), "name": name}
+    if name != TINKER and said.get("models") == CATALOGUE:
+        said["models"] = None  # the catalogue's models and prices are those of Tinker alone
+    fields = [key for key in field_names(Provider) if said.get(key) is not None]
+    return Provider(**{"title": name} | {key: said[key] for key in fields})
 
 
 def _fields(path: str, own: tuple[str, ...], seen: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the fields of a file and of the one that it is ``like``. Raise ProviderError."""
     shown = path.removeprefix(os.path.join(os.getcwd(), ""))
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             text = file.read()
         said = json.loads(text)
     except OSError as error:
         raise ProviderError(f"cannot read {shown}: {error.strerror}") from error
     except json.JSONDecodeError as error:
         place = f"{shown}:{error.lineno}:{error.colno}"
-        excerpt = text.splitlines()[error.lineno - 1].strip() if text.strip() else ""
+        excerpt = text.split("\n")[error.lineno - 1].strip()
         raise ProviderError(f"{place}: this is not JSON: {error.msg}", excerpt or None) from error
     except UnicodeDecodeError as error:
         raise ProviderError(f"{shown}: this is not UTF-8") from error
@@ -321,7 +333,10 @@ def _mistakes(said: Any) -> Iterator[tuple[str, str, str | None]]:
         kind, doc = known_fields[name]
         of, called = _TYPES[kind]
         whole = name == "models" and value == CATALOGUE
-        if value is not None and not whole and not isinstance(value, of):
+        fits = isinstance(value, of)
+        if kind == "names" and isinstance(value, list):
+            fits = all(isinstance(one, str) for one in value)
+        if value is not None and not whole and not fits:
             yield name, f"`{name}` is {called}, found {json.dumps(value)}", doc
     for name, known in (("models", _OF_MODEL), ("only", _OF_ONLY)):
         tables = said.get(name)
@@ -355,8 +370,10 @@ def _of_table(
             yield at, f"`{name}` in {what} cannot be {json.dumps(value)}", None
         elif value == []:
             yield at, f"`{name}` in {what} is empty", None
-        elif isinstance(value, int | float) and value < 0:
-            yield at, f"`{name}` in {what} is below 0", None
+        elif name == "as_of" and value and not re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+            yield at, f"`as_of` in {what} is a day, such as 2026-11-20; found {value}", None
+        elif isinstance(value, int | float) and not 0 <= value < inf:
+            yield at, f"`{name}` in {what} is {value:g}, and no number from 0 on", None
 
 
 @frozen

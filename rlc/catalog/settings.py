@@ -20,7 +20,13 @@ from rlc.catalog.facts import (
     find_model,
     renderer_names,
 )
-from rlc.catalog.providers import config_folder, listed_source, price_of, provider_names
+from rlc.catalog.providers import (
+    config_folder,
+    find_provider,
+    listed_source,
+    price_of,
+    provider_names,
+)
 from rlc.errors import Error
 from rlc.lang import Diagnostics, Source, Span, did_you_mean
 from rlc.plan import TINKER, PricePlan, is_hosted
@@ -56,17 +62,17 @@ class StatedFile:
 def settings_of(recipe: str) -> list[StatedFile]:
     """Return what the project of a recipe states, then what the user's configuration does, then
     what was read anew."""
-    project = _project(os.path.abspath(os.path.dirname(recipe)))
+    project = project_file(os.path.abspath(os.path.dirname(recipe)))
     files = (project, os.path.join(config_folder(), CONFIG), table_file())
     return [_read(f, os.stat(f).st_mtime_ns) for f in files if f and os.path.isfile(f)]
 
 
-def _project(folder: str) -> str | None:
-    """Return the file of the project that a folder is in; None if it is in none."""
+def project_file(folder: str) -> str | None:
+    """Return the settings of the project that a folder is in; None if there are none."""
     file, above = os.path.join(folder, PROJECT), os.path.dirname(folder)
     if os.path.isfile(file):
         return file
-    return None if above == folder else _project(above)
+    return None if above == folder else project_file(above)
 
 
 def stated_models(recipe: str, base: str) -> list[StatedModel]:
@@ -74,14 +80,20 @@ def stated_models(recipe: str, base: str) -> list[StatedModel]:
     return [one.models[base] for one in settings_of(recipe) if base in one.models]
 
 
-def model_at(base: str, recipe: str) -> BaseModelFacts | None:
-    """Return what is known of a model where a recipe is: by the catalogue, and as it is stated."""
-    model = find_model(base)
-    for one in reversed(stated_models(recipe, base)):  # the nearest counts most
-        model = model or BaseModelFacts(base, one.service, None, (), UNKNOWN_PRICE)
+def model_at(base: str, recipe: str, service: str | None = None) -> BaseModelFacts | None:
+    """Return what is known of a model where a recipe is: by the catalogue, and as it is stated, of
+    this service or of its own."""
+    stated, model = stated_models(recipe, base), find_model(base)
+    if model is None and stated:
+        model = BaseModelFacts(base, stated[0].service, None, (), UNKNOWN_PRICE)
+    if model is None:
+        return None
+    model = evolve(model, service=service or model.service)
+    for one in reversed(stated):  # the nearest counts most
+        context = (one.service == model.service and one.context) or model.context
         renderers = (one.renderer,) if one.renderer else model.renderers
-        model = evolve(model, context=one.context or model.context, renderers=renderers)
-    if model is None or (price := stated_price(base, model.service, recipe)) is None:
+        model = evolve(model, context=context, renderers=renderers)
+    if (price := stated_price(base, model.service, recipe)) is None:
         return model
     each = Price(*(getattr(price, kind) for kind in PRICE_KINDS))
     return evolve(model, price=each, as_of=price.as_of, source=price.source)
@@ -98,12 +110,13 @@ def stated_price(
     None if none is. ``own`` are those of the recipe, which are of ``day``."""
     nearest = [StatedModel(base, "the recipe", service, prices=own or {}, as_of=day)]
     layers = [one for one in nearest + stated_models(recipe, base) if one.service == service]
-    if not is_hosted(service) or not any(one.prices for one in layers):
+    there = find_provider(service)
+    if there is None or not there.bills or not any(one.prices for one in layers):
         return None
     if (listed := price_of(base, service)) is not None:
         prices = {kind: usd for kind, usd in values_of(listed).items() if usd is not None}
         source, listed_on = listed_source(base, service)
-        layers.append(StatedModel(base, source, prices=prices, as_of=listed_on))
+        layers.append(StatedModel(base, source or service, prices=prices, as_of=listed_on))
     chosen = dict.fromkeys(PRICES)
     said: dict[str, list[str]] = {}
     days = []
@@ -130,7 +143,7 @@ def _read(path: str, stamp: int) -> StatedFile:  # noqa: ARG001 (a part of the c
     found, name = Diagnostics(), os.path.relpath(path)
     source = Source(path if name.startswith("..") else name, "")
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             source = Source(source.name, file.read())
         if not _is_table(tables := loads(source.text)):
             raise ValueError("it holds no tables")
@@ -250,6 +263,9 @@ def keep_table(source: str, models: Mapping[str, Mapping[str, Any]]) -> None:
             with open(path, encoding="utf-8") as file:
                 kept = json.load(file)["models"]
         os.makedirs(config_folder(), exist_ok=True)
+        for name in [name for name, facts in dated.items() if "price" not in facts]:
+            if "price" in kept.get(name, {}):  # a server tells no prices, and takes none away
+                del dated[name]
         with open(f"{path}.new", "w", encoding="utf-8") as file:
             json.dump({"models": {**kept, **dated}}, file, indent=1)
         os.replace(f"{path}.new", path)

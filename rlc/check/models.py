@@ -59,10 +59,10 @@ def model_value(
     bound.values["base"] = base
     values = bound.values
     service = _service(values.pop("service"), base, model, found)
-    stated = _stated(base, recipe)
     renderer = _renderer(values.pop("renderer"), base, model, decl, found)
     if service is None or renderer is None or not _weights(values, service, recipe, found):
         return None
+    stated = _stated(base, service, recipe)
     if renderer.origin == CATALOGUE:
         renderer = evolve(renderer, origin=stated.get("renderer", CATALOGUE))
     name = Value("string", decl.name.id, decl.name.span, decl.name.span)
@@ -99,7 +99,7 @@ def _price(
     price = stated_price(base.data, service.data, recipe, own, day)
     if price is None:
         return None
-    file = _stated(base, recipe).get("prices", CATALOGUE)
+    file = _stated(base, service, recipe).get("prices", CATALOGUE)
     return Value("price", price, given.span, given.origin if own else file)
 
 
@@ -117,10 +117,13 @@ def _report_unknown(base: Value, context: Value, price: Any, found: Diagnostics)
     found.warning("RL0107", base.span, message, advice)
 
 
-def _stated(base: Value, recipe: str) -> dict[str, str]:
+def _stated(base: Value, service: Value, recipe: str) -> dict[str, str]:
     """Return the files that state context, renderer and prices of a model, by what they state."""
-    stated, whats = stated_models(recipe, base.data), ("context", "renderer", "prices")
-    return {what: one.file for one in stated[::-1] for what in whats if getattr(one, what)}
+    found: dict[str, str] = {}
+    for one in stated_models(recipe, base.data)[::-1]:
+        whats = ("context", "renderer", "prices") if one.service == service.data else ("renderer",)
+        found |= {what: one.file for what in whats if getattr(one, what)}
+    return found
 
 
 def reference_model(values: dict[str, Value], recipe: str, found: Diagnostics) -> bool:
@@ -135,9 +138,10 @@ def reference_model(values: dict[str, Value], recipe: str, found: Diagnostics) -
     name = evolve(named, type="string", data=f"{own.name.data}.base")
     model = evolve(own, name=name, base=named, weights=evolve(named, type="string", data=None))
     if text != own.base.data:
-        model = evolve(model, name=evolve(name, data=text), price=None)
+        price = _price(evolve(named, data=None), named, service, recipe, found)
+        model = evolve(model, name=evolve(name, data=text), price=price)
     if "://" in text or (named.type == "path" and _has_weights(located(text, recipe))):
-        fields: dict[str, Any] = {"weights": named, "base": own.base}
+        fields: dict[str, Any] = {"weights": named, "base": own.base, "price": own.price}
         for key in ("lora_rank", "train_mlp", "train_attn", "train_unembed"):
             fields[key] = evolve(getattr(own, key), origin="default of model")
         if not _weights(fields, service, recipe, found):
@@ -290,9 +294,11 @@ def _of_provider(
         message = f'"{name}" is not on the service `{service.name}`'
         found.error("RL0306", base.span, message, nearest_model(name, service))
         return None
-    known = model_at(name, recipe) or BaseModelFacts(name, "", None, (), offered.price)
-    context = offered.context or known.context
-    return evolve(known, service=service.name, context=context, price=offered.price)
+    unlisted = BaseModelFacts(name, service.name, None, (), offered.price)
+    known = model_at(name, recipe, service.name) or unlisted
+    own = [one.context for one in stated_models(recipe, name) if one.service == service.name]
+    context = next(filter(None, (*own, offered.context, known.context)), None)
+    return evolve(known, context=context, price=offered.price)
 
 
 def _is_misspelt(name: str, others: tuple[str, ...]) -> bool:

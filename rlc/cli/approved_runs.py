@@ -1,17 +1,20 @@
 """Runs of saved plans that a person has approved, in processes that outlive the agent.
 
-An approval is an empty file, named by the hash of the plan, in the user's own folder. It is good
-for one run, and only `rlc mcp --approve` writes it, after a question at a terminal.
+An approval is an empty file in the user's own folder, named by a hash of the whole plan, with the
+prices by which a budget in dollars is kept. It is good for one run, and only `rlc mcp --approve`
+writes it, after a question at a terminal.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ from rlc.api import load_plan
 from rlc.cli.commands.jobs.runs import run_rows
 from rlc.compile import SavedPlan, read_plan
 from rlc.errors import Error
-from rlc.plan import Plan, plan_hash
+from rlc.plan import Plan, plan_hash, plan_to_dict
 from rlc.pricing import plan_cost, total_cost
 from rlc.runtime import is_run, new_folder, read_run
 
@@ -45,7 +48,8 @@ def needs_approval(saved: SavedPlan) -> bool:
 
 def _file(plan: Plan) -> Path:
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "rlc" / "approved" / plan_hash(plan)
+    whole = json.dumps(plan_to_dict(plan), sort_keys=True)
+    return Path(state) / "rlc" / "approved" / sha256(whole.encode()).hexdigest()
 
 
 _RUNS = Path("runs")

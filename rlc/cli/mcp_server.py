@@ -17,7 +17,7 @@ from mcp.types import ToolAnnotations
 from pydantic import ValidationError
 
 import rlc
-from rlc.catalog import as_data
+from rlc.catalog import as_data, reread_providers
 from rlc.cli.approved_runs import needs_approval, start
 from rlc.cli.commands.jobs.runs import run_rows
 from rlc.cli.commands.recipes.catalog import look_up
@@ -69,6 +69,7 @@ class _Server(FastMCP[None]):
         for missing in tool.parameters.get("required", ()):
             if missing not in arguments:
                 raise ToolError(f"`{name}` needs the argument `{missing}`")
+        reread_providers()
         try:
             return await super().call_tool(name, arguments)
         except ToolError as error:

@@ -65,9 +65,15 @@ def on_service(plan: Plan, service: str) -> Plan:
         raise ServiceMismatchError(f"rlc does not run on `{service}`: {there.blocked}")
 
     def on(model: ModelPlan) -> ModelPlan:
-        """Return a model there, with what is stated of its prices there."""
-        moved = evolve(model, service=service, price=stated_price(model.base, service, plan.recipe))
-        return model if model.service == service else moved
+        """Return a model there, with the context that it has there and the prices of it that are
+        stated."""
+        if model.service == service:
+            return model
+        offered = there.offered(model.base)
+        context, price = model.context, stated_price(model.base, service, plan.recipe)
+        if offered is not None and offered.context is not None:
+            context = min(context or offered.context, offered.context)
+        return evolve(model, service=service, context=context, price=price)
 
     def moved(state: ModelState) -> ModelState:
         return evolve(state, model=on(state.model))
@@ -88,6 +94,8 @@ def on_service(plan: Plan, service: str) -> Plan:
                     "a state stays on the service that saved it",
                 )
             provenance[f"stages.{stage.name}.{path}.service"] = ORIGIN
+            if on(model).context != model.context:
+                provenance[f"stages.{stage.name}.{path}.context"] = ORIGIN
     stages = tuple(
         with_asked_models(evolve(stage, model=on(stage.model)), moved) for stage in plan.stages
     )

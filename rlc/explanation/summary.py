@@ -183,13 +183,9 @@ def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:
         names = [stage.name, *(one.name for one in evaluations_of(stage, plan.stages))]
         counted = [by_stage[name] for name in names]
         if budget.usd is not None:
-            totals = {level: total_cost(counted, level) for level in LEVELS}
-            if all(total.complete for total in totals.values()):
-                sums = {level: total.usd for level, total in totals.items()}
-                yield _limit(stage.name, budget.usd, sums, in_dollars)
-            else:
-                limit = f"{in_dollars(budget.usd)} for {stage.name}"
-                yield f"{limit}: cannot be kept, as not all prices are known"
+            sums = {level: total_cost(counted, level).usd for level in LEVELS}
+            unknown = any(cost.unpriced for cost in counted)
+            yield _limit(stage.name, budget.usd, sums, in_dollars, unknown)
         if budget.tokens is not None:
             sums = {level: sum(cost.tokens(level) for cost in counted) for level in LEVELS}
             yield _limit(stage.name, budget.tokens, sums, "{:,.0f} tokens".format)
@@ -201,10 +197,16 @@ def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:
 
 
 def _limit(
-    stage: str, most: float, sums: dict[Level, float], written: Callable[[float], str]
+    stage: str,
+    most: float,
+    sums: dict[Level, float],
+    written: Callable[[float], str],
+    unknown: bool = False,
 ) -> str:
-    """Compare a limit with the estimates of what counts against it."""
+    """Compare a limit with the estimates of what counts against it, which may be ``unknown``."""
     limit = f"{written(most)} for {stage}"
+    if unknown:
+        return f"{limit}: it cannot be kept, for a price is unknown, and the run is refused"
     for level in LEVELS:
         if sums[level] > most:
             shown = f", {written(sums[level])}, is more"

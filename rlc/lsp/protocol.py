@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from attrs import evolve, field, frozen
 from lsprotocol import types
 
-from rlc.catalog import STAGES
+from rlc.catalog import STAGES, reread_providers
 from rlc.check import Arguments, NamedDecl, Note, Role
 from rlc.compile import CompileResult, compile_source
 from rlc.data import Reader
@@ -115,6 +115,7 @@ def check(documents: Documents, document: Document) -> CheckedText:
 
 
 def _compiled(documents: Documents, source: Source) -> CompileResult:
+    reread_providers()
     return compile_source(source, reader=Reader(), read=documents.read)
 
 

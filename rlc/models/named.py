@@ -82,7 +82,7 @@ def _model(
     weights: str | None = None,
     service: str | None = None,
 ) -> ModelPlan:
-    known = model_at(base, "")
+    known = model_at(base, "", service)
     if renderer is None and known is not None and known.renderers:
         renderer = known.renderers[0]
     if renderer is None:

@@ -8,12 +8,13 @@ A part without a known price makes the sum a lower bound.
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 
 from rlc.catalog import (
     FREE,
+    MODEL_FOLDER,
     UNKNOWN_PRICE,
     find_model,
     find_provider,
@@ -243,10 +244,10 @@ def is_free(model: ModelPlan) -> bool:
     """Return whether training costs nothing: on a service that bills nothing, or on the user's own
     server for a model of this machine."""
     known, there = find_model(model.base), find_provider(model.service)
-    own = not known.hosted if known else os.path.isdir(model.base)
+    own = not known.hosted if known else re.fullmatch(MODEL_FOLDER, model.base)
     if there is None or not there.bills:
         return there is not None
-    return own and model.base not in there.model_names
+    return bool(own) and model.base not in there.model_names
 
 
 def _prices(model: ModelPlan | EndpointPlan) -> dict[str, float | None]:

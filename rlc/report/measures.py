@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import isclose
 
 from attrs import frozen
 
-from rlc.catalog import WatchedMetric, model_price, part_cost
+from rlc.catalog import UNKNOWN_PRICE, WatchedMetric, model_price, part_cost
 from rlc.plan import Plan, StagePlan, is_training
 from rlc.report.drawing import Chart, Series, draw, figure, series
 from rlc.report.run_files import TOKEN_KINDS, RunFiles, Spent
@@ -144,11 +145,14 @@ def spend(files: RunFiles) -> Spend:
 
 def _kinds(plan: Plan, spent: Sequence[Spent]) -> Iterator[TokenKind]:
     for stage in plan.stages:
-        price = model_price(stage.model)
-        for kind in TOKEN_KINDS:
-            if tokens := sum(row.tokens[kind] for row in spent if row.stage == stage.name):
-                usd = part_cost(tokens, getattr(price, _PRICES[kind])) if price else None
-                yield TokenKind(stage.name, kind, tokens, usd)
+        price = model_price(stage.model) or UNKNOWN_PRICE
+        mine = [row for row in spent if row.stage == stage.name]
+        tokens = {kind: sum(row.tokens[kind] for row in mine) for kind in TOKEN_KINDS}
+        costs = {kind: part_cost(n, getattr(price, _PRICES[kind])) for kind, n in tokens.items()}
+        # A model that is asked has prices of its own, and the journal has the sum of both.
+        paid = isclose(sum(usd or 0.0 for usd in costs.values()), sum(r.usd or 0.0 for r in mine))
+        for kind in (kind for kind, n in tokens.items() if n):
+            yield TokenKind(stage.name, kind, tokens[kind], costs[kind] if paid else None)
 
 
 def _limits(files: RunFiles) -> Iterator[Limit]:

@@ -43,7 +43,8 @@ else:
         records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn read_failures
         stages.evaluation: task_metrics
         stages.examples: examples_file
-        start: ExpectationError connect_run open_run require_runnable resume resume_run run_plan
+        start: ExpectationError connect_run open_run require_prices
+            require_runnable resume resume_run run_plan
         summary: Observer StageSummary Summary verdict window_label window_mean
         weights: open_sampler
         """,

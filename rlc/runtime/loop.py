@@ -11,7 +11,6 @@ from attrs import define, field, frozen
 from rlc.plan import GiveUpPlan, Training
 from rlc.runtime.concurrency import in_thread, short_gc_pauses
 from rlc.runtime.graph import StepOutcome, run_steps
-from rlc.runtime.journal.database import cost
 from rlc.runtime.journal.episodes import append_tokens, first_groups
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import (
@@ -208,7 +207,7 @@ class StageLoop:
         metrics |= usage_metrics(usage) | {f"time/{kind}": took for kind, took in times.items()}
         for scorer, scorers in self.stage.scorers.items():
             metrics[f"tokens/{scorer}"] = scorers.finish(step)
-        if cost(self.plan.model, usage) is not None:
+        if self.folder.journal.prices_are_known():
             metrics["spend/usd"] = self.folder.journal.spent_usd()
         metrics |= self.service.metrics()
         first = str(report.failures[0]) if report.failures else None

@@ -18,10 +18,9 @@ from attrs import define, evolve, field, frozen
 from rlc.algo import LOSSES, builtin_loss_and_grad
 from rlc.catalog import LIKELIHOOD, loss_traits, service_loss
 from rlc.plan import LossPlan, ModelPlan, Plan, StagePlan, Training
-from rlc.plan.leaves import asked_models
-from rlc.runtime.journal.database import PROBES, Meter, cost
+from rlc.runtime.journal.database import PROBES, Meter
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.records import RunError, Turn, Usage
+from rlc.runtime.records import Turn, Usage
 from rlc.runtime.updates.datums import TrainingDatum, episode_datums
 from rlc.service import (
     RemoteService,
@@ -209,17 +208,7 @@ class RemoteSession:
 
     async def open(self, plan: Plan) -> None:
         """Compare the plan with what the service currently offers. Raise ServiceError if that is
-        not enough, RunError if a budget in dollars cannot be kept, as a price is unknown."""
-        for stage in plan.trainings:
-            if stage.budget.usd is None:
-                continue
-            for model in (stage.model, *(state.model for _, state in asked_models(stage))):
-                if cost(model, Usage(1, 1, 1, 1)) is None:
-                    raise RunError(
-                        f"the budget of stage `{stage.name}` cannot be kept: not all prices of "
-                        f"`{model.base}` are known",
-                        "leave the budget out, or limit the steps",
-                    )
+        not enough."""
         self.folder.journal.set_meta(server=self.service.server)
         self.service.listen(self)
         answer = await self.service.get_server_capabilities()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,9 +21,18 @@ from rlc.catalog.packages import described, lacking, name_of, too_new
 from rlc.catalog.requirements import Requirement, requirements
 from rlc.data import DataError, load_attribute, require_fits, search_beside, signature_of
 from rlc.envs import source_problems
-from rlc.plan import CHECKPOINTS_FOLDER, ModelState, Plan, build_graph, difference_lines, plan_hash
+from rlc.plan import (
+    CHECKPOINTS_FOLDER,
+    ModelState,
+    Plan,
+    StagePlan,
+    build_graph,
+    difference_lines,
+    evaluations_of,
+    plan_hash,
+)
 from rlc.plan.leaves import asked_models
-from rlc.pricing import judged_before
+from rlc.pricing import StageCost, judged_before, stage_costs
 from rlc.runtime.journal.folder import RunFolder, command
 from rlc.runtime.journal.runs import NOTHING_LEARNT
 from rlc.runtime.records import RunError
@@ -51,6 +60,9 @@ def require_runnable(plan: Plan) -> None:
                 )
     provide_keys(plan)
     plan = located_files(plan)
+    for stage in (one for one in plan.trainings if one.budget.usd is not None):
+        counted: list[StagePlan] = [stage, *evaluations_of(stage, plan.stages)]
+        require_prices(stage_costs(counted), f"the budget of stage `{stage.name}`")
     needed = requirements(plan)
     files = (one for one in needed if one.kind == "file" and not os.path.isfile(one.name))
     lost = [f"there is no file {one.name}, which `{one.by.strip('`')}` reads" for one in files]
@@ -61,6 +73,15 @@ def require_runnable(plan: Plan) -> None:
     problems = [*_data_code(plan), *_weights(plan), *_missing_keys(needed)]
     if found := list(dict.fromkeys([*problems, *source_problems(envs, plan.recipe)])):
         raise RunError("; ".join(found))
+
+
+def require_prices(costs: Iterable[StageCost], budget: str) -> None:
+    """Raise RunError if a budget in dollars of stages with these costs cannot be kept."""
+    if names := dict.fromkeys(f"`{name}`" for cost in costs for name in cost.unpriced):
+        raise RunError(
+            f"{budget} cannot be kept: not all prices of {' and '.join(names)} are known",
+            "state them (`price = { … }`), or limit tokens or time: `limit(tokens = …)`",
+        )
 
 
 def _require_packages(needed: Sequence[Requirement]) -> None:
@@ -207,7 +228,8 @@ def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
 def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> ServiceClient:
     """Connect to the service of a run, by default the one it began on, or raise ServiceError."""
     provide_keys(folder.plan)
-    base_url = base_url or folder.journal.meta("server")
+    begun = folder.journal.meta("server") or ""  # a client that knows its address has a name there
+    base_url = base_url or (begun if "://" in begun else None)
     checkpoints = folder.path / CHECKPOINTS_FOLDER
     if resumed:
         require_service(folder.plan, base_url)

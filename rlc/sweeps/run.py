@@ -34,6 +34,7 @@ from rlc.runtime import (
     connect_run,
     is_run,
     read_run,
+    require_prices,
     require_runnable,
 )
 from rlc.service import RemoteService, require_service
@@ -206,6 +207,8 @@ class SweepRun:
                 trial = self._queue[0]
                 try:
                     plan = self.sweep.plan_of(trial.configuration, trial.seed)
+                    if self.sweep.plan.budget.usd is not None:
+                        require_prices(plan_cost(plan), "the budget of the sweep")
                 except Error as error:
                     self._queue.popleft()
                     self._record(trial, "failed", str(error))

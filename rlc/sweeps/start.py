@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rlc.compile import CompileResult, Sweep, find_sweep, load
 from rlc.data import Reader
 from rlc.plan import Plan
-from rlc.runtime import RunError, require_runnable
+from rlc.pricing import plan_cost
+from rlc.runtime import RunError, require_prices, require_runnable
 from rlc.service import require_service
 from rlc.sweeps.folder import SweepFolder, begun_with
 from rlc.sweeps.journal import SweepObserver, SweepSummary
@@ -117,6 +118,8 @@ def _prepare(base: Plan, sweep: Sweep, base_url: str | None) -> None:
     if sweep.plan.search.n is not None or sweep.plan.search.eta is not None:
         optuna()
     require_runnable(base)
+    if sweep.plan.budget.usd is not None:
+        require_prices(plan_cost(base), "the budget of the sweep")
     require_service(base, base_url)
 
 

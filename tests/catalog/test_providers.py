@@ -10,7 +10,7 @@ from attrs import evolve
 from run_support import TINY, train
 
 from rlc.catalog import ProviderError, find_provider, provider
-from rlc.catalog.providers import price_of, provider_names, service_of
+from rlc.catalog.providers import listed_source, price_of, provider_names, service_of
 from rlc.cli.main import main
 from rlc.compile import ServiceMismatchError, on_service
 from rlc.compile.recipe import compile_source
@@ -19,6 +19,7 @@ from rlc.explanation import offers_dict
 from rlc.lang.source import Source
 from rlc.plan import LOCAL, Plan, plan_hash
 from rlc.pricing import plan_cost, total_cost
+from rlc.service.interface import ServiceError
 
 LAB = {"title": "The lab", "url": "http://127.0.0.1:8000"}
 HOSTED = TINY.replace('"tiny"', '"Qwen/Qwen3.5-4B"  renderer = qwen3_instruct')
@@ -77,11 +78,15 @@ def test_users_add_others_in_two_folders() -> None:
     ("text", "message", "hint"),
     [
         ('{\n "title" "x"\n}', r"lab.json:2:10: this is not JSON", '"title" "x"'),
+        ('{"title":\n', r"lab.json:2:1: this is not JSON", ""),
         ('{"title": "x",\n "loses": []}', "lab.json:2: a provider has no `loses`", "`losses`"),
         ('{"bills": "no"}', 'lab.json:1: `bills` is true or false, found "no"', "bills anything"),
         ("[]", "lab.json:1: a provider is an object", "My lab"),
         ('{"models": {"m": {"price": 1}}}', "`models` of m has no `price`", "prefill"),
-        ('{"models": {\n"m": {"train": -1}}}', "lab.json:2: `train` in .* is below 0", ""),
+        ('{"models": {\n"m": {"train": -1}}}', "lab.json:2: `train` in .* is -1, and no", ""),
+        ('{"models": {"m": {"train": NaN}}}', "`train` in .* is nan, and no number from 0", ""),
+        ('{"prices": {"as_of": "today"}}', "`as_of` in `prices` is a day", ""),
+        ('{"losses": [3]}', r"`losses` is a list of names, found \[3\]", ""),
         ('{"only": {"a": []}}', r"`only` of a is an object, found \[\]", "values"),
         ('{"only": {"a": {"values": []}}}', "`values` in `only` of a is empty", ""),
         ('{"only": {"a": {"why": "x"}}}', "`only` of a has no `values`", "bound to"),
@@ -98,6 +103,26 @@ def test_a_mistake_in_a_file_is_named_with_its_line(text: str, message: str, hin
     with pytest.raises(ProviderError, match=message) as refused:
         provider("lab")
     assert hint in (refused.value.hint or "")
+
+
+def test_null_leaves_a_field_out() -> None:
+    names = dict.fromkeys(("title", "bills", "only", "prices", "arguments", "scheme", "losses"))
+    write("lab", "\ufeff" + json.dumps(names))  # with the mark that some editors put first
+    lab = provider("lab")
+    assert (lab.title, lab.bills, lab.scheme, lab.storage) == ("lab", True, "tinker://", None)
+    assert total_cost(plan_cost(on_service(plan(), "lab")), "high").total is None
+
+
+def test_what_is_like_tinker_has_neither_its_prices_nor_its_credentials() -> None:
+    from rlc.service.hosted.endpoint import find_endpoint
+
+    write("lab", {"like": "tinker", "title": "The lab", "url": "http://a.lab", "key": "LAB_KEY"})
+    assert price_of("Qwen/Qwen3.5-4B", "lab") is None
+    assert provider("lab").storage is None
+    assert plan(HOSTED.replace("  renderer", "  service = lab  renderer")).stages[0].model.hosted
+    credentials = {"TINKER_API_KEY": "tml-x", "TINKER_CREDENTIAL_CMD": "echo tml-y"}
+    with pytest.raises(ServiceError, match="The lab service needs LAB_KEY"):
+        find_endpoint(None, credentials, service="lab")
 
 
 def test_an_unknown_provider_is_named_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,6 +176,15 @@ def test_it_takes_no_losses_of_a_recipe() -> None:
         on_service(plan(HOSTED + own, loss="mine"), "lab")
 
 
+def test_its_context_counts_wherever_it_is_named() -> None:
+    write("lab", LAB | {"models": {"Qwen/Qwen3.5-4B": {"context": 3000}}})
+    named = plan(HOSTED.replace("  renderer", "  service = lab  renderer"))
+    moved = on_service(plan(), "lab")
+    assert moved.stages[0].model.context == named.stages[0].model.context == 3000
+    assert moved.provenance["stages.main.model.context"] == "--service"
+    assert plan_hash(moved) == plan_hash(named)
+
+
 def test_its_prices_count_and_are_in_no_hash() -> None:
     prices = {"prefill": 1.0, "cached": 0.1, "sample": 2.0, "train": 3.0}
     own = LAB | {"prices": {"storage": 0.0}}
@@ -161,6 +195,7 @@ def test_its_prices_count_and_are_in_no_hash() -> None:
     cost = {n: total_cost(plan_cost(on_service(job, n)), "high") for n in ("dear", "half", "dark")}
     assert cost["dear"].total == pytest.approx(2 * (cost["half"].total or 0)) != 0
     assert cost["dark"].total is None
+    assert listed_source("Qwen/Qwen3.5-4B", "gone") == ("", None)  # nor is its day Tinker's
     assert price_of("Qwen/Qwen3.5-4B", "dark") is None
     moved = on_service(job, "half")
     renamed = evolve(

@@ -10,6 +10,7 @@ import pytest
 from page_examples import complete
 
 from rlc.catalog.settings import TableError, keep_table, model_at, published_models
+from rlc.cli.approved_runs import _file as approval
 from rlc.compile.recipe import CompileResult, load
 from rlc.compile.variants import on_service, rehearse
 from rlc.explanation.full import explain_dict, explain_text
@@ -17,6 +18,7 @@ from rlc.explanation.summary import summary_text
 from rlc.lang import Diagnostics
 from rlc.plan.codec import plan_from_dict, plan_hash, plan_to_dict
 from rlc.plan.records import Plan
+from rlc.pricing.cost import reference_price
 from rlc.runtime.journal.database import cost
 from rlc.runtime.records import Usage
 
@@ -87,12 +89,17 @@ def test_prices_are_kept_with_the_plan_and_change_no_hash(user: Path, read: Load
     state(Path("rlc.toml"), "price.sample = 2\nas_of = 2026-07-20")
     priced = plan_of(read())
     assert plan_hash(before) == plan_hash(priced)
+    assert approval(before) != approval(priced)  # a budget is kept by the prices
     kept = plan_from_dict(json.loads(json.dumps(plan_to_dict(priced))))
     assert kept.stages[0].model.price == priced.stages[0].model.price is not None
     assert before.stages[0].model.price is None
     assert plan_to_dict(before)["stages"][0]["model"].get("price") is None
     assert rehearse(priced).stages[0].model.price is None
     assert on_service(priced, "tinker").stages[0].model.price is not None
+    free = read(
+        f'base = "{QWEN}"\nservice = skyrl\nprice = {{ sample = $5  as_of = "2026-07-20" }}'
+    )
+    assert plan_of(free).stages[0].model.price is None  # it bills nothing, whatever is stated
 
 
 def test_old_prices_say_so_in_one_line(
@@ -125,6 +132,48 @@ def test_a_model_of_a_project_needs_no_words_in_the_recipe(user: Path, read: Loa
     assert (known.price.train, known.source) == (3, "rlc.toml, them, 2026-07-20")
 
 
+def test_what_is_stated_counts_on_its_own_service(user: Path, read: Load) -> None:
+    Path(".rlc/providers").mkdir(parents=True)
+    entry = {"context": 1000, "train": 7}
+    lab = {"models": {QWEN: entry, "vendor/New": {}}}
+    Path(".rlc/providers/lab.json").write_text(json.dumps(lab), encoding="utf-8")
+    new = "\n[models.'vendor/New']\nservice = 'lab'\nrenderer = 'llama3'"
+    own = "service = 'lab'\ncontext = 500\nprice.prefill = 5\nas_of = 2026-07-20" + new
+    state(Path("rlc.toml"), own)
+    state(user / "config.toml", "[models.'vendor/New']\ncontext = 3")  # of Tinker
+    there = plan_of(read(f'base = "{QWEN}"\nservice = lab')).stages[0].model
+    assert there.price is not None
+    assert (there.context, there.price.prefill, there.price.train) == (500, 5, 7)
+    assert there.price.source == "rlc.toml, 2026-07-20 (cached, prefill); lab (train)"
+    here = plan_of(read())
+    assert (here.stages[0].model.context, here.stages[0].model.price) == (32_768, None)
+    assert here.provenance["stages.main.model.context"] == "catalogue"
+    known = model_at("vendor/New", "a/b/r.rl")
+    assert known is not None
+    assert (known.service, known.context) == ("lab", None)
+
+
+def test_a_reference_has_the_prices_that_are_stated_of_it(user: Path, read: Load) -> None:
+    price = 'price = { prefill = $50  as_of = "2026-07-20" }'
+
+    def of_reference(kl: str) -> float | None:
+        text = f'model policy {{\n  base = "Qwen/Qwen3.5-4B"\n  {price}\n}}\n'
+        text += f"train main {{\n  env = sums\n  kl = reference({kl}, coef = 1)\n  …\n}}\n"
+        text += 'env sums = gem("rg:simple_equations") |> template(qwen3_general)\n'
+        Path("r.rl").write_text(complete(text), encoding="utf-8")
+        objective = plan_of(load("r.rl")).stages[0].policy_gradient
+        assert objective is not None
+        assert objective.kl is not None
+        return reference_price(objective.kl)
+
+    assert of_reference("policy.base") == 50
+    assert of_reference('"tinker://run/weights/main"') == 50
+    Path("rlc.toml").write_bytes(
+        b"\xef\xbb\xbf[models.'Qwen/Qwen3.5-9B']\r\nprice.prefill = 9\r\nas_of = 2026-07-20\r\n"
+    )
+    assert of_reference('"Qwen/Qwen3.5-9B"') == 9
+
+
 @pytest.mark.parametrize(
     ("name", "severity"),
     [
@@ -140,6 +189,7 @@ def test_only_what_is_certainly_misspelt_is_an_error(read: Load, name: str, seve
     found = [item for item in compiled.diagnostics if item.code == "RL0107"]
     assert [item.severity for item in found] == [severity]
     if compiled.plan is not None:
+        Path(name).mkdir(parents=True)  # in the working directory, and not beside the recipe
         assert explain_dict(compiled.plan, "r", Diagnostics())["cost"]["total"]["high"] is None
 
 
@@ -167,7 +217,7 @@ def test_a_broken_file_of_settings_is_a_finding(
 def test_what_was_read_anew_is_used_with_its_date(user: Path, read: Load) -> None:
     row = {"tinker_id": QWEN, "context": "64K", "prefill": "$1", "sample": "$2", "train": "$-1"}
     keep_table("https://a.page", published_models(json.dumps([row])))
-    keep_table("a server", {"vendor/Served": {"context": 1000}})
+    keep_table("a server", {"vendor/Served": {"context": 1000}, QWEN: {"context": 9}})
     known = model_at(QWEN, "")
     assert known is not None
     assert (known.context, known.price.prefill, known.price.train) == (65536, 1, 0.44)

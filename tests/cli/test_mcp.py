@@ -161,6 +161,16 @@ def test_the_catalogue_is_that_of_the_command(
     assert agent.call("catalog", kind="loss")["names"].keys() == {"loss"}
 
 
+def test_a_provider_is_known_once_its_file_is_there(agent: Agent) -> None:
+    text = 'model policy { base = "vendor/New"  service = lab  renderer = llama3 }'
+    assert agent.call("check", text=text)["errors"]
+    lab = agent.folder / ".rlc" / "providers" / "lab.json"
+    lab.parent.mkdir(parents=True)
+    lab.write_text("{}", encoding="utf-8")
+    assert not agent.call("check", text=text)["errors"]
+    lab.unlink()
+
+
 def test_runs_are_told_of(agent: Agent) -> None:
     (row,) = agent.call("status", folder="runs/made-up")["runs"]
     assert (row["state"], row["stages"][0]["done"]) == ("finished", 8)

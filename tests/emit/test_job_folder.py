@@ -169,8 +169,9 @@ def test_a_sweep_refuses_what_its_recipe_would_not_find(project: Path) -> None:
     sweep = "sweep rates { of = main  over = { main.optimizer.learning_rate = [1e-3, 3e-3] } }\n"
     text = recipe.read_text() + sweep
     recipe.write_text(text)
+    (project / "rlc.toml").touch()  # its models and prices are read where the sweep is run
     job, _ = written(recipe, project / "job", sweep=True)
-    assert "recipe/data/prompts.jsonl" in job.files
+    assert {"recipe/data/prompts.jsonl", "recipe/rlc.toml"} <= {*job.files}
     command = json.loads((project / "job" / "job.json").read_text())["command"]
     assert command == ["sweep", "recipe/recipes/job.rl", "rates"]
     recipe.write_text(text.replace("../data/prompts.jsonl", str(away)))

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from plan_recipes import recipe
-from run_support import TINY, compiled, tiny, train
+from run_support import TINY, block, compiled, tiny, train
 
 from rlc.catalog.packages import too_new
 from rlc.compile.variants import rehearse
+from rlc.explanation.summary import summary_text
+from rlc.lang import Diagnostics
 from rlc.plan.parts import TrackPlan
+from rlc.plan.records import Plan
 from rlc.plan.stages import Training
 from rlc.runtime.records import RunError
 from rlc.runtime.start import require_runnable
@@ -123,3 +126,29 @@ def test_what_can_be_run_is_not_refused() -> None:
         require_runnable(compiled(recipe(name)))
     overlap = "asynchronous(max_staleness = 1)"
     require_runnable(rehearse(tiny(train(overlap=overlap, loss="ppo()"))))
+
+
+def test_a_budget_of_what_has_no_price_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text('{"prompt": "1 + 1"}\n', encoding="utf-8")
+
+    def limited(base: str, prices: str) -> Plan:
+        asked = f'endpoint("http://127.0.0.1:1/v1", model = "a-judge"{prices})'
+        text = TINY.replace('"tiny"', f'"{base}" service = tinker renderer = qwen3_instruct')
+        text += (
+            f'env asked = rows("rows.jsonl") |> judged(rubric("Is it right?", model = {asked}))\n'
+        )
+        fields = {"model": "main", "env": "asked", "sampling": "sample(max_tokens = 8)"}
+        held = block("eval", "held", fields | {"metrics": "[mean_reward()]"})
+        return compiled(text + train(budget="$500") + held)
+
+    known, prices = "Qwen/Qwen3.5-4B", ", prompt_price = $1, reply_price = $2"
+    with pytest.raises(RunError, match="cannot be reached"):  # its budget can be kept
+        require_runnable(limited(known, prices))
+    for base, stated, name in (("vendor/New", prices, "vendor/New"), (known, "", "a-judge")):
+        with pytest.raises(RunError, match=f"budget of stage `main` cannot be .* of `{name}` are"):
+            require_runnable(limited(base, stated))
+        unlikely = summary_text(limited(base, stated), Diagnostics())
+        assert "$500.00 for main: it cannot be kept, for a price is unknown" in unlikely

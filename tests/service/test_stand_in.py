@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import traceback
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,8 @@ from rlc.catalog import provider
 from rlc.catalog.providers import _files as catalogued
 from rlc.compile import on_service
 from rlc.plan import plan_hash
+from rlc.runtime import connect_run
+from rlc.runtime.start import resume_run
 from rlc.service import ServiceError, connect_service, require_service
 
 pytestmark = pytest.mark.plain
@@ -85,7 +88,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Trained]:
 
     class ServiceClient:
         def __init__(self, *, api_key: str, base_url: str) -> None:
-            assert (api_key, base_url) == ("k", "http://127.0.0.1:1")
+            assert (api_key, base_url) == ("k", provider("lab").url)
             self._own = open_plain(tmp_path / "states")
 
         async def create_lora_training_client(self, base_model: str, rank: int, seed: int) -> Any:
@@ -129,6 +132,28 @@ def test_a_run_on_it_saves_goes_on_and_counts_its_prices(
 
     assert asyncio.run(again()) == "lab://tiny/later"
     assert plan_hash(job) != plan_hash(on_service(job, "tinker"))
+
+
+def test_a_client_that_knows_its_address_goes_on(opened: list[Trained], tmp_path: Path) -> None:
+    text = LAB.replace('"url": "http://127.0.0.1:1", ', "")
+    (tmp_path / ".rlc/providers/lab.json").write_text(text, encoding="utf-8")
+    rlc.run(on_service(tiny(train(steps="1")), "lab"), run_dir=tmp_path / "run")
+    folder = resume_run(tmp_path / "run")
+    connect_run(folder, None, resumed=True)
+    folder.close()
+
+
+def test_a_client_that_refuses_its_key_is_named_without_it(
+    opened: list[Trained], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*, api_key: str, base_url: str) -> None:
+        raise RuntimeError(f"{api_key} is no key")
+
+    monkeypatch.setenv("LAB_KEY", "secret")
+    monkeypatch.setattr(sys.modules["lab_tinker"], "ServiceClient", refuse)
+    with pytest.raises(ServiceError, match="client of Lab cannot be opened: … is no key") as found:
+        connect_service(on_service(tiny(train()), "lab"), tmp_path)
+    assert "secret" not in "".join(traceback.format_exception(found.value))
 
 
 def _states(folder: Path) -> list[str]:

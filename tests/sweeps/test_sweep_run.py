@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from killing import differences, outcome
 from run_support import run_new
-from sweep_support import go_on, loaded, ran, started, write
+from sweep_support import JOB, go_on, loaded, ran, started, write
 
 from rlc.plan.sweeps import Trial
 from rlc.runtime.journal.database import NOTHING
@@ -76,6 +76,13 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path: Path, steps: int) -> None:
     assert [record.value for record in summary.trials] == [record.value for record in whole.trials]
     for mine, its in zip(folders(summary), folders(whole), strict=True):
         assert not differences(outcome(mine), outcome(its))
+
+
+def test_a_budget_of_what_has_no_price_is_refused(tmp_path: Path) -> None:
+    unlisted = JOB.replace('"tiny"', '"vendor/New" service = tinker renderer = qwen3_instruct')
+    recipe = write(tmp_path, RATES.format(more="budget = $10"), unlisted)
+    with pytest.raises(RunError, match=r"budget of the sweep cannot be kept: .* `vendor/New`"):
+        started(recipe, tmp_path / "sweep")
 
 
 @pytest.mark.engine

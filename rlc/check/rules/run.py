@@ -212,12 +212,14 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
     for stage, plan in zip(stages, plans, strict=True):
         if not is_training(plan) or not _is_limited(plan):
             continue
-        if plan.budget.usd is not None and (unpriced := stage_cost(plan).unpriced):
+        evaluations = evaluations_of(plan, plans)
+        counted: list[StagePlan] = [plan, *evaluations]
+        unpriced = [name for one in counted for name in stage_cost(one).unpriced]
+        if plan.budget.usd is not None and unpriced:
             names = " and ".join(f'"{name}"' for name in dict.fromkeys(unpriced))
             message = f"a budget in dollars cannot be kept: not all prices of {names} are known"
             advice = "state them (`price = { … }`), or limit tokens or time: `limit(tokens = …)`"
             found.warning("RL0461", stage.origins.at("budget.usd"), message, advice)
-        evaluations = evaluations_of(plan, plans)
         for limit in _limits(plan, evaluations, plans):
             span = stage.origins.at(f"budget.{limit.unit}")
             most, whole, least = map(limit.text, (limit.most, limit.whole, limit.least_step))

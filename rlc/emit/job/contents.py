@@ -19,7 +19,14 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from rlc.catalog import ADAPTER_CONFIG, code_of_stage, find_weights, is_run_weights, with_files
+from rlc.catalog import (
+    ADAPTER_CONFIG,
+    code_of_stage,
+    find_weights,
+    is_run_weights,
+    project_file,
+    with_files,
+)
 from rlc.data import DataError, data_files, module_file, parts_of
 from rlc.emit.errors import EmitError
 from rlc.lang import ImportDecl, read_source
@@ -113,6 +120,8 @@ class Contents:
         self.code = CodeFiles((self._recipe.parent, Path.cwd()))
         for path in (*imported_files(self._recipe), *map(Path.absolute, self.extra)):
             self._take(path)
+        if self.as_written and (settings := project_file(str(self._recipe.parent))) is not None:
+            self._take(Path(settings))
         for stage in (stage for plan in self.plans for stage in plan.stages):
             models = (stage.model, *(state.model for _, state in asked_models(stage)))
             self._weights |= {model.weights: model for model in models if model.weights}

@@ -247,7 +247,10 @@ class Journal:
         return RecordedUsage(float(usd), int(tokens), float(seconds))
 
     def spent_usd(self) -> float:
-        """Return the dollars spent so far, repeated steps included; 0 if free or unknown."""
+        """Return the dollars spent so far, repeated steps included; 0 if free, or if the price of
+        any of it is unknown."""
+        if not self.prices_are_known():
+            return 0.0
         row = self._db.execute("SELECT COALESCE(SUM(usd), 0) FROM spend").fetchone()
         return float(row[0])
 

@@ -61,6 +61,9 @@ def find_endpoint(
     url, key = base_url or values.get(url_variable) or there.url, values.get(variable)
     if url is not None:
         url = _checked_url(url, variable)
+    elif there.module is None and there.name != TINKER:  # the SDK would go to Tinker
+        message = f"nobody knows the address of the {there.title} service"
+        raise ServiceError(message, f"give --base-url, or set {url_variable}")
     keys_at = f"make a key at {there.keys_at}" if there.keys_at else None
     if key is None and (not variable or Endpoint(url, None).is_loopback):
         key = _LOOPBACK_KEY
@@ -112,5 +115,7 @@ def _checked_url(url: str, key: str) -> str:
             f"`{url}` is not the address of a server", "an address looks like http://127.0.0.1:8000"
         )
     if parts.username or parts.password:
-        raise ServiceError(f"the address of the server must not hold a password; use {key}")
+        raise ServiceError(
+            f"the address of the server must not hold a password; use {key or 'a key'}"
+        )
     return url.rstrip("/")

@@ -243,7 +243,14 @@ class StandInService(HostedService):
     provider's file; its states stay there, for these packages delete none."""
 
     def _opened(self) -> Any:
-        return _Service(self.endpoint, self.metadata)
+        try:
+            return _Service(self.endpoint, self.metadata)
+        except ServiceError:
+            raise
+        except Exception as error:  # without its cause: a text with the key is in no log
+            why = str(error).replace(self.endpoint.api_key or "\0", "…")
+            message = f"the client of {self.endpoint.provider.title} cannot be opened: {why}"
+            raise ServiceError(message) from None
 
     def _theirs(self, base: str) -> str:
         return base  # the package gets the provider's name; tokenizers and states have rlc's

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from live_states import shipped
 
+from rlc.catalog import model_price
 from rlc.report.diagrams import _name_lines
 from rlc.report.figures import stage_figures
 from rlc.report.formatting import breakable
-from rlc.report.measures import distinct, measures
-from rlc.report.run_files import RunFiles
+from rlc.report.measures import distinct, measures, spend
+from rlc.report.run_files import TOKEN_KINDS, RunFiles, Spent
 
 SEATS = {"env/tug/first/win": 0.4, "env/tug/second/win": 0.3}
 
@@ -66,3 +68,16 @@ def test_names_break_at_their_dots() -> None:
     assert breakable("runs/a_b.rl <") == "runs/<wbr>a_<wbr>b.<wbr>rl &lt;"
     assert _name_lines("main.optimizer.learning_rate") == ("main.optimizer.", "learning_rate")
     assert _name_lines("rate") == ("rate",)
+
+
+def test_tokens_of_a_judge_are_not_priced_as_those_of_the_stage() -> None:
+    run = files("judged.rl", "main")
+    stage = run.plan.stages[0]
+    price = model_price(stage.model)
+    assert price is not None
+    assert price.sample is not None
+    million = dict.fromkeys(TOKEN_KINDS, 0) | {"sampled": 10**6}
+    own, judge = (Spent(stage.name, 1, million, usd) for usd in (price.sample, 7.0))
+    assert [one.usd for one in spend(evolve(run, spent=(own,))).kinds] == [price.sample]
+    both = spend(evolve(run, spent=(own, judge)))
+    assert ([one.usd for one in both.kinds], both.usd) == ([None], price.sample + 7)

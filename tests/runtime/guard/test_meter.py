@@ -57,6 +57,7 @@ def test_what_is_used_beside_the_running_account_is_added(tmp_path: Path) -> Non
     assert journal.prices_are_known()
     Meter(journal, "main", model("vendor/New")).add(1, Usage(sampled=1))
     assert not journal.prices_are_known()
+    assert journal.spent_usd() == 0  # and not what is known of it
     journal.close()
 
 

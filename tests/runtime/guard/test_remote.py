@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from attrs import define, evolve, field
+from attrs import define, field
 from tinker import types
 
 from rlc.compile.recipe import compile_source
@@ -18,7 +18,6 @@ from rlc.plan.records import Plan
 from rlc.plan.stages import Training
 from rlc.runtime.journal.database import Meter
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.records import RunError
 from rlc.runtime.remote import RemoteSession
 from rlc.runtime.summary import Observer
 from rlc.service.engine import open_engine
@@ -229,14 +228,3 @@ def test_a_smaller_context_is_said_and_kept_to(tmp_path: Path, remote: Remote) -
     opened = verify(tmp_path, hosted_plan(), remote)
     assert opened.stage.model.context == 8192
     assert "8,192 tokens of context" in opened.notes[0]
-
-
-def test_a_budget_without_prices_is_refused(tmp_path: Path, remote: Remote) -> None:
-    stage = stage_of(hosted_plan())
-    unpriced = evolve(
-        stage,
-        model=evolve(stage.model, base="nobody/knows"),
-        budget=evolve(stage.budget, usd=5.0),
-    )
-    with pytest.raises(RunError, match="budget of stage `main` cannot be kept"):
-        verify(tmp_path, evolve(hosted_plan(), stages=(unpriced,)), remote)

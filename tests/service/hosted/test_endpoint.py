@@ -89,6 +89,14 @@ def test_a_password_in_an_address_is_refused_without_showing_it(tmp_path: Path) 
     assert "secret" not in str(refusal.value)
 
 
+def test_another_service_than_tinker_needs_an_address(tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match="address of the SkyRL service") as refusal:
+        find_endpoint(None, {"TINKER_BASE_URL": "http://a.b"}, tmp_path, "skyrl")
+    assert refusal.value.hint == "give --base-url, or set SKYRL_BASE_URL"
+    environ = {"SKYRL_BASE_URL": "http://127.0.0.1:1"}
+    assert find_endpoint(None, environ, tmp_path, "skyrl").base_url == "http://127.0.0.1:1"
+
+
 def test_an_unreadable_dotenv_is_named(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"TINKER_API_KEY=\xff\xfe")
     with pytest.raises(ServiceError, match=r"cannot read .*\.env"):

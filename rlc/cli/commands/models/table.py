@@ -206,7 +206,7 @@ def _published(source: str) -> dict[str, dict[str, Any]]:
             with urllib.request.urlopen(request, timeout=_SECONDS) as reply:
                 text = str(reply.read(_MOST_BYTES), "utf-8")
         else:
-            with open(source, encoding="utf-8") as file:
+            with open(source, encoding="utf-8-sig") as file:
                 text = file.read()
         return published_models(text)
     except TableError as error:
