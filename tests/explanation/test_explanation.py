@@ -60,12 +60,6 @@ def test_the_summary_compares_the_budget_with_the_estimates(budget: str) -> None
     assert f"  budget  {BUDGETS[budget]}" in summary_text(plan, Diagnostics())
 
 
-def test_the_summary_compares_no_budget_with_unknown_prices() -> None:
-    given = 'policy.base="new/Model-8B"', "policy.service=tinker"
-    text = summary_text(planned(recipe("sudoku"), *given, "policy.renderer=qwen3"), Diagnostics())
-    assert "$200.00 for main: cannot be kept, as not all prices are known" in text
-
-
 def test_the_summary_counts_the_evaluations_of_a_stage_and_says_where_there_is_no_budget() -> None:
     text = recipe("sudoku").replace("budget    = $200", "")
     assert "budget  none: " in summary_text(planned(text), Diagnostics())
