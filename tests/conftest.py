@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from freezing import freeze_for_good
 from hypothesis import settings
 from markers import NEEDS, QUICK, Guard, deselects, marks_of
 from unsynced import sync_nothing
@@ -75,8 +76,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude a million objects, most of them tests, from garbage collection."""
-    gc.freeze()
+    freeze_for_good()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -70,8 +70,7 @@ class EventLoopYield:
 _THRESHOLDS = (500, 2, 1_000)
 _SWITCH_INTERVAL = 0.002  # seconds until a computing thread yields; Python's default is 0.005
 
-# Settings before each running stage, and whether objects were excluded from collection.
-_before: list[tuple[tuple[int, int, int], float, bool]] = []
+_before: list[tuple[tuple[int, int, int], float]] = []  # settings before each running stage
 
 
 @contextmanager
@@ -80,18 +79,16 @@ def short_gc_pauses() -> Iterator[None]:
     them takes a third of a second, and collect in small passes. Let computing threads yield sooner,
     as the event loop waits for each in turn. Safe to nest; at the end all settings are as before.
     """
-    frozen = bool(_before or gc.get_freeze_count())
-    if not frozen:
+    if not _before:
         gc.freeze()
-    _before.append((gc.get_threshold(), sys.getswitchinterval(), frozen))
+    _before.append((gc.get_threshold(), sys.getswitchinterval()))
     gc.set_threshold(*_THRESHOLDS)
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
         yield
     finally:
-        thresholds, interval, frozen = _before.pop()  # the first goes last, whoever ends first
+        thresholds, interval = _before.pop()  # the first entry goes last, whoever ends first
         if not _before:
             gc.set_threshold(*thresholds)
+            gc.unfreeze()
             sys.setswitchinterval(interval)
-            if not frozen:
-                gc.unfreeze()

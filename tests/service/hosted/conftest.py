@@ -17,6 +17,7 @@ import tinker._base_client
 import tinker.lib.api_future_impl
 import tinker.lib.internal_client_holder
 import tinker.lib.public_interfaces.sampling_client
+from freezing import freeze
 
 _HASTE = 20
 _HEARTBEAT, _REFRESH = 10, 300  # background loops of the SDK; hurrying them would only make noise
@@ -86,7 +87,7 @@ def _collect() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
-            gc.freeze()
+            freeze()
     finally:
         sys.unraisablehook = report
 
