@@ -71,7 +71,7 @@ def test_a_request_joins_the_batch_that_is_running_and_gets_the_same_answer(
 
     expected = run(alone)
     plain.close()
-    gate = Gate(monkeypatch, at_step=3)
+    gate, later = Gate(monkeypatch, at_step=3), Gate(monkeypatch, at_step=9)
 
     async def main() -> list[types.SampleResponse]:
         sampler = await continuous.create_sampling_client(base_model=folder())
@@ -79,8 +79,8 @@ def test_a_request_joins_the_batch_that_is_running_and_gets_the_same_answer(
         await gate.wait()
         second = sampler.sample(prompt([5, 17, 9, 33]), 3, sampling(4), True)
         gate.opened.set()
-        answer = await second
-        assert not first.done()  # the later one was shorter, and did not wait
+        answer = await asyncio.wait_for(second, 60)  # shorter, it does not wait for the first
+        later.opened.set()
         return [await first, answer]
 
     found = run(main)
