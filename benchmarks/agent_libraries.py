@@ -386,15 +386,15 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--python", default=sys.executable, help="which has the libraries")
     parser.add_argument("--only", choices=LIBRARIES)
-    parser.add_argument("--try", dest="library", choices=LIBRARIES, help=argparse.SUPPRESS)
+    parser.add_argument("--try", dest="tried", choices=LIBRARIES, help=argparse.SUPPRESS)
     parser.add_argument("--episode", choices=LIBRARIES, help=argparse.SUPPRESS)
     parser.add_argument("--in-runs", action="store_true", help="as agents that a run trains on")
     parser.add_argument("--url", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.episode:
         play(given.episode)
-    elif given.library:
-        for row in try_library(given.library, given.url):
+    elif given.tried:
+        for row in try_library(given.tried, given.url):
             print(json.dumps(row), flush=True)
     else:
         sys.exit(not (try_in_runs if given.in_runs else try_all)(given.python, given.only))

@@ -17,6 +17,7 @@ from math import inf
 from typing import Any, Protocol
 
 from rlc.catalog.builtins.losses import LIKELIHOOD
+from rlc.catalog.builtins.training import DAY
 from rlc.catalog.facts import (
     FREE,
     PRICE_KINDS,
@@ -31,8 +32,8 @@ from rlc.catalog.facts import (
 )
 from rlc.errors import Error
 from rlc.lang import nearest
-from rlc.plan import LOCAL, TINKER, LossPlan, ModelPlan, StagePlan, is_hosted
-from rlc.plan.leaves import asked_models, children_of
+from rlc.plan import LOCAL, TINKER, LossPlan, ModelPlan, PricePlan, StagePlan, is_hosted
+from rlc.plan.leaves import asked_models, children_of, models_of
 from rlc.records import field, field_names, frozen, values_of
 
 _MOST_LISTED = 8
@@ -100,6 +101,11 @@ class Provider:
     @property
     def hosted(self) -> bool:
         return is_hosted(self.name)
+
+    @property
+    def refusal(self) -> str | None:
+        """Return why rlc does not run on it; None if it does."""
+        return self.blocked and f"rlc does not run on `{self.name}`: {self.blocked}"
 
     def offered(self, base: str) -> OfferedModel | None:
         """Return a model that it has, as far as is known; None if it is known not to have it."""
@@ -196,9 +202,14 @@ class TokenCounts(Protocol):
 
 def model_price(model: ModelPlan) -> Price | None:
     """Return the prices of a model: those that are stated, else those of its service."""
-    if not model.hosted or (own := model.price) is None:
+    if not model.hosted or model.price is None:
         return price_of(model.base, model.service)
-    return Price(own.prefill, own.cached, own.sample, own.train)
+    return as_listed(model.price)
+
+
+def as_listed(price: PricePlan) -> Price:
+    """Return prices that are stated as those of the catalogue are."""
+    return Price(*(getattr(price, kind) for kind in PRICE_KINDS))
 
 
 def price_of(base: str, service: str) -> Price | None:
@@ -370,7 +381,7 @@ def _of_table(
             yield at, f"`{name}` in {what} cannot be {json.dumps(value)}", None
         elif value == []:
             yield at, f"`{name}` in {what} is empty", None
-        elif name == "as_of" and value and not re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+        elif name == "as_of" and value and not re.fullmatch(DAY, value):
             yield at, f"`as_of` in {what} is a day, such as 2026-11-20; found {value}", None
         elif isinstance(value, int | float) and not 0 <= value < inf:
             yield at, f"`{name}` in {what} is {value:g}, and no number from 0 on", None
@@ -394,9 +405,7 @@ def stage_limits(stage: StagePlan, provider: Provider) -> Iterator[Lack]:
 def limits_of(parts: Mapping[str, Any], provider: Provider) -> Iterator[Lack]:
     """Yield what a provider cannot do of a stage, as far as its ``parts`` are known."""
     who = f"`{provider.name}`"
-    models = [("model", parts["model"])] if "model" in parts else []
-    models += [(f"{path}.model", state.model) for path, state in asked_models(parts)]
-    for path, model in models:
+    for path, model in models_of(parts):
         yield from _of_model(path, model, provider)
     yield from _of_loss(parts.get("loss"), provider)
     for place in () if provider.soft_targets else _SOFT_TARGETS:

@@ -33,7 +33,7 @@ from rlc.plan import (
     is_saved_set,
     is_text_file,
 )
-from rlc.plan.leaves import asked_models, children_of
+from rlc.plan.leaves import children_of, models_of
 from rlc.records import evolve, frozen
 
 _HERE = ("numpy", "torch", "transformers", "safetensors", TINKER_SDK, COOKBOOK)
@@ -108,9 +108,7 @@ def requirements_of(stage: str, parts: Mapping[str, Any]) -> Iterator[Requiremen
         if traits.key:
             yield _key(traits.key, "track", by)
         yield Requirement("package", traits.package, "track", by)
-    models = [("model", parts["model"])] if "model" in parts else []
-    models += [(f"{path}.model", state.model) for path, state in asked_models(parts)]
-    for path, model in models:
+    for path, model in models_of(parts):
         yield from _of_model(path, model)
 
 

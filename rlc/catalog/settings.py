@@ -16,11 +16,11 @@ from rlc.catalog.facts import (
     PRICE_KINDS,
     UNKNOWN_PRICE,
     BaseModelFacts,
-    Price,
     find_model,
     renderer_names,
 )
 from rlc.catalog.providers import (
+    as_listed,
     config_folder,
     find_provider,
     listed_source,
@@ -95,8 +95,7 @@ def model_at(base: str, recipe: str, service: str | None = None) -> BaseModelFac
         model = evolve(model, context=context, renderers=renderers)
     if (price := stated_price(base, model.service, recipe)) is None:
         return model
-    each = Price(*(getattr(price, kind) for kind in PRICE_KINDS))
-    return evolve(model, price=each, as_of=price.as_of, source=price.source)
+    return evolve(model, price=as_listed(price), as_of=price.as_of, source=price.source)
 
 
 def stated_price(
@@ -135,7 +134,6 @@ def stated_price(
 @lru_cache(maxsize=8)
 def _read(path: str, stamp: int) -> StatedFile:  # noqa: ARG001 (a part of the cache's key)
     """Return what a file states; ``stamp`` is the time of its last change."""
-    import json
     import tomllib
 
     loads: Callable[[str], Any] = json.loads if path.endswith(".json") else tomllib.loads

@@ -164,13 +164,14 @@ def _has_weights(name: str) -> bool:
 def _weights(values: dict[str, Value], service: Value, recipe: str, found: Diagnostics) -> bool:
     """Give the weights their exact name. What the model leaves open is theirs, and what it says has
     to be. Return False after a report."""
-    given, with_optimizer = values["weights"], values.get("with_optimizer")
-    takes_optimizer = with_optimizer is not None and with_optimizer.data
-    if given.data is None and with_optimizer is not None and takes_optimizer:
+    given, optimizer = values["weights"], values.get("with_optimizer")
+    if optimizer is not None and not optimizer.data:
+        optimizer = None  # it starts anew
+    if given.data is None and optimizer is not None:
         message = "`with_optimizer` counts with `weights`, and there are none"
-        found.error("RL0312", with_optimizer.span, message, "say what to start from: `weights = …`")
+        found.error("RL0312", optimizer.span, message, "say what to start from: `weights = …`")
     if given.data is None:
-        return not takes_optimizer
+        return optimizer is None
     from rlc.catalog import WeightsError, find_weights, is_run_weights
 
     if not is_run_weights(given.data):
@@ -198,9 +199,9 @@ def _weights(values: dict[str, Value], service: Value, recipe: str, found: Diagn
         found.error("RL0331", base.span, message, advice, label)
         return False
     theirs, complete = {"lora_rank": weights.rank, **weights.trains}, True
-    if takes_optimizer and with_optimizer is not None and not weights.exactly:
+    if optimizer is not None and not weights.exactly:
         message = "an adapter of PEFT has no state of an optimiser"
-        found.error("RL0331", with_optimizer.span, message, "leave `with_optimizer` out", label)
+        found.error("RL0331", optimizer.span, message, "leave `with_optimizer` out", label)
         complete = False
     for name, data in theirs.items():
         value = values[name]

@@ -44,7 +44,7 @@ from rlc.plan import (
     Training,
     build_graph,
 )
-from rlc.plan.leaves import asked_models, leaves, needed_stages, with_asked_models
+from rlc.plan.leaves import leaves, models_of, needed_stages, with_asked_models
 from rlc.records import evolve
 
 ORIGIN = "--service"
@@ -61,8 +61,8 @@ def on_service(plan: Plan, service: str) -> Plan:
     serve any model. Raise ServiceMismatchError if the service does not have one, or cannot do what
     the plan asks for, and ProviderError if there is none of that name."""
     provenance, there = dict(plan.provenance), provider(service)
-    if there.blocked is not None:
-        raise ServiceMismatchError(f"rlc does not run on `{service}`: {there.blocked}")
+    if there.refusal is not None:
+        raise ServiceMismatchError(there.refusal)
 
     def on(model: ModelPlan) -> ModelPlan:
         """Return a model there, with the context that it has there and the prices of it that are
@@ -79,8 +79,7 @@ def on_service(plan: Plan, service: str) -> Plan:
         return evolve(state, model=on(state.model))
 
     for stage in plan.stages:
-        others = {f"{path}.model": state.model for path, state in asked_models(stage)}
-        for path, model in {"model": stage.model, **others}.items():
+        for path, model in models_of(stage):
             known = find_model(model.base)
             if not there.hosted and known is not None and known.hosted:
                 raise ServiceMismatchError(

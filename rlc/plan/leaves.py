@@ -7,7 +7,7 @@ from functools import cache
 from operator import is_
 from typing import Any, TypeVar
 
-from rlc.plan.parts import IF_ANY, ModelState
+from rlc.plan.parts import IF_ANY, ModelPlan, ModelState
 from rlc.records import Record, evolve, fields, has
 
 R = TypeVar("R", bound=Record)
@@ -92,6 +92,14 @@ def _collect(node: Any, path: str, found: list[tuple[str, ModelState]]) -> None:
     for name, part in (children_of(node) or {}).items():
         if type(part) not in PLAIN:  # most are
             _collect(part, f"{path}.{name}" if path else name, found)
+
+
+def models_of(stage: Any) -> list[tuple[str, ModelPlan]]:
+    """Return the model of a stage, as far as its parts are known, and those that it asks, each with
+    its path there."""
+    own = (children_of(stage) or {}).get("model")
+    asked = [(f"{path}.model", state.model) for path, state in asked_models(stage)]
+    return asked if own is None else [("model", own), *asked]
 
 
 def with_asked_models(node: Any, change: Callable[[ModelState], ModelState]) -> Any:

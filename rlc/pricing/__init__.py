@@ -14,8 +14,8 @@ else:
         __name__,
         """
         asked: endpoint_dollars question_tokens
-        cost: KINDS Money StageCost SweepCost bill_of bill_rows plan_cost stage_cost
-            stage_costs sweep_cost total_cost
+        cost: KINDS Money STATE_PRICES StageCost SweepCost bill_of bill_rows plan_cost stage_cost
+            stage_costs sweep_cost total_cost unknown_prices
         quantities: ESTIMATES EstimatedQuantities JOB judged_before values_of
         shapes: LEVELS Level endless extends_prefix rollout_shape text_tokens tokenizer_at_hand
         tokens: Tokens heldout_count shares

@@ -147,6 +147,15 @@ def stage_costs(located: Sequence[StagePlan]) -> tuple[StageCost, ...]:
     return tuple(stage_cost(stage, stages) for stage in located)
 
 
+STATE_PRICES = "state them (`price = { … }`), or limit tokens or time: `limit(tokens = …)`"
+
+
+def unknown_prices(stages: Iterable[StageCost], quote: str = "`") -> str | None:
+    """Return of which models a price is unknown, as a clause; None if there are none."""
+    names = dict.fromkeys(f"{quote}{name}{quote}" for cost in stages for name in cost.unpriced)
+    return f"not all prices of {' and '.join(names)} are known" if names else None
+
+
 def total_cost(stages: Iterable[StageCost], level: Level) -> Money:
     """Return the cost of the whole plan."""
     return sum((stage.total(level) for stage in stages), Money())

@@ -32,7 +32,7 @@ from rlc.plan import (
     plan_hash,
 )
 from rlc.plan.leaves import asked_models
-from rlc.pricing import StageCost, judged_before, stage_costs
+from rlc.pricing import STATE_PRICES, StageCost, judged_before, stage_costs, unknown_prices
 from rlc.runtime.journal.folder import RunFolder, command
 from rlc.runtime.journal.runs import NOTHING_LEARNT
 from rlc.runtime.records import RunError
@@ -77,11 +77,8 @@ def require_runnable(plan: Plan) -> None:
 
 def require_prices(costs: Iterable[StageCost], budget: str) -> None:
     """Raise RunError if a budget in dollars of stages with these costs cannot be kept."""
-    if names := dict.fromkeys(f"`{name}`" for cost in costs for name in cost.unpriced):
-        raise RunError(
-            f"{budget} cannot be kept: not all prices of {' and '.join(names)} are known",
-            "state them (`price = { … }`), or limit tokens or time: `limit(tokens = …)`",
-        )
+    if (why := unknown_prices(costs)) is not None:
+        raise RunError(f"{budget} cannot be kept: {why}", STATE_PRICES)
 
 
 def _require_packages(needed: Sequence[Requirement]) -> None:

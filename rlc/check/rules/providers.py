@@ -12,9 +12,8 @@ def _service_can_do_it(view: StageView) -> None:
         service = provider(view.model.service)
     except ProviderError:
         return  # reported with the model
-    if service.blocked is not None:
-        message = f"rlc does not run on `{service.name}`: {service.blocked}"
-        view.error("RL0341", "model.service", message, "`rlc catalog --kind service` has others")
+    if (refusal := service.refusal) is not None:
+        view.error("RL0341", "model.service", refusal, "`rlc catalog --kind service` has others")
     for limit in limits_of(view.parts, service):
         view.report("RL0341", limit.path, limit.what, limit.instead)
     if not service.seeds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlc.catalog import env_facts, tracker_traits
 from rlc.check.rules.tasks import examples_of, tasks_of
@@ -14,7 +14,6 @@ from rlc.lang import Diagnostics, Label
 from rlc.plan import (
     LOCAL,
     EnvPlan,
-    Evaluation,
     StagePlan,
     Training,
     evaluations_of,
@@ -24,6 +23,9 @@ from rlc.plan import (
     show,
 )
 from rlc.records import frozen
+
+if TYPE_CHECKING:
+    from rlc.pricing import StageCost
 
 
 @rule_on_envs()
@@ -206,21 +208,20 @@ def report_budgets(stages: Sequence[CheckedStage], recipe: str, found: Diagnosti
     if not any(_is_limited(plan) for plan in plans):
         return  # most have no budget, and their files need not be measured
     from rlc.catalog import located_stages
-    from rlc.pricing import stage_cost
+    from rlc.pricing import STATE_PRICES, stage_cost, unknown_prices
 
     plans = located_stages(plans, recipe)
+    by_name = {plan.name: plan for plan in plans}
     for stage, plan in zip(stages, plans, strict=True):
         if not is_training(plan) or not _is_limited(plan):
             continue
         evaluations = evaluations_of(plan, plans)
-        counted: list[StagePlan] = [plan, *evaluations]
-        unpriced = [name for one in counted for name in stage_cost(one).unpriced]
-        if plan.budget.usd is not None and unpriced:
-            names = " and ".join(f'"{name}"' for name in dict.fromkeys(unpriced))
-            message = f"a budget in dollars cannot be kept: not all prices of {names} are known"
-            advice = "state them (`price = { … }`), or limit tokens or time: `limit(tokens = …)`"
-            found.warning("RL0461", stage.origins.at("budget.usd"), message, advice)
-        for limit in _limits(plan, evaluations, plans):
+        costs = [stage_cost(plan), *(stage_cost(other, by_name) for other in evaluations)]
+        why = unknown_prices(costs, '"') if plan.budget.usd is not None else None
+        if why is not None:
+            message = f"a budget in dollars cannot be kept: {why}"
+            found.warning("RL0461", stage.origins.at("budget.usd"), message, STATE_PRICES)
+        for limit in _limits(plan, costs):
             span = stage.origins.at(f"budget.{limit.unit}")
             most, whole, least = map(limit.text, (limit.most, limit.whole, limit.least_step))
             if limit.least_step > limit.most:
@@ -302,19 +303,14 @@ def _is_limited(plan: StagePlan) -> bool:
     return budget is not None and not (budget.usd is None and budget.tokens is None)
 
 
-def _limits(
-    plan: Training, evaluations: Sequence[Evaluation], plans: Sequence[StagePlan]
-) -> Iterator[_Limit]:
-    from rlc.pricing import stage_cost  # most checks need no prices
-
-    by_name = {other.name: other for other in plans}
-    cost = stage_cost(plan)
-    evaluated = [stage_cost(other, by_name) for other in evaluations]
+def _limits(plan: Training, costs: Sequence[StageCost]) -> Iterator[_Limit]:
+    """Yield the limits of a stage; ``costs`` are its own and those of its evaluations."""
+    cost = costs[0]
     if (usd := plan.budget.usd) is not None:
-        whole = sum(part.total("expected").usd for part in (cost, *evaluated))
+        whole = sum(part.total("expected").usd for part in costs)
         least = cost.step["low"].usd
         yield _Limit("usd", usd, least, whole / plan.steps, whole, in_dollars)
     if (tokens := plan.budget.tokens) is not None:
-        whole = sum(part.tokens("expected") for part in (cost, *evaluated))
+        whole = sum(part.tokens("expected") for part in costs)
         least = cost.step_tokens["low"].total
         yield _Limit("tokens", tokens, least, whole / plan.steps, whole, "{:,.0f} tokens".format)

@@ -3,12 +3,9 @@ SymPy may take hours for a comparison."""
 
 from __future__ import annotations
 
-import atexit
 import importlib
-import os
-from functools import cache
 
-from rlc.data.grading.math_equivalence import SubprocessPool, serve
+from rlc.data.grading.math_equivalence import serve, shared_pool
 
 _PATIENCE = 5.0
 
@@ -16,18 +13,11 @@ _PATIENCE = 5.0
 def grade(reply: str, gold: str) -> float | None:
     """Return 1 or 0 for the answer in a box, 0 too if that takes too long; None without a box.
     Blocks. Raise DataError if the cookbook's grader does not start."""
-    found = _pool().ask(reply, gold)
+    found = shared_pool(__name__, _PATIENCE).ask(reply, gold)
     if found is None:
         return 0.0
     boxed, right = found
     return float(right) if boxed else None
-
-
-@cache
-def _pool() -> SubprocessPool:
-    pool = SubprocessPool(__name__, _PATIENCE, min(4, os.cpu_count() or 1))
-    atexit.register(pool.close)
-    return pool
 
 
 def main() -> None:

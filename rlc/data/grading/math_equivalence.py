@@ -100,6 +100,14 @@ def _end(process: subprocess.Popen[str]) -> None:
                 pipe.close()
 
 
+@cache
+def shared_pool(module: str, patience: float) -> SubprocessPool:
+    """Return the one pool of a module, which is closed when this process ends."""
+    pool = SubprocessPool(module, patience, min(4, os.cpu_count() or 1))
+    atexit.register(pool.close)
+    return pool
+
+
 _SECONDS = 5  # that math-verify may take for each of its three steps
 _PATIENCE = 3.0 * _SECONDS + 5.0
 
@@ -115,16 +123,8 @@ class Equivalence:
 
 def compare(answer: str, gold: str) -> Equivalence | None:
     """Compare two answers; None if too slow. Blocks. Raise DataError without math-verify."""
-    found = _pool().ask(answer, gold)
+    found = shared_pool("rlc.data.grading.math_equivalence", _PATIENCE).ask(answer, gold)
     return None if found is None else Equivalence(**found)
-
-
-@cache
-def _pool() -> SubprocessPool:
-    most = min(4, os.cpu_count() or 1)
-    pool = SubprocessPool("rlc.data.grading.math_equivalence", _PATIENCE, most)
-    atexit.register(pool.close)
-    return pool
 
 
 def main() -> None:

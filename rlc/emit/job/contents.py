@@ -33,7 +33,7 @@ from rlc.lang import ImportDecl, read_source
 from rlc.lang.syntax import parse
 from rlc.models import CARD, export_model
 from rlc.plan import ModelPlan, Plan, file_part, is_saved_set, located
-from rlc.plan.leaves import asked_models, children_of
+from rlc.plan.leaves import children_of, models_of
 
 _MOST_BYTES = 100_000_000  # of a file that code names
 
@@ -123,8 +123,8 @@ class Contents:
         if self.as_written and (settings := project_file(str(self._recipe.parent))) is not None:
             self._take(Path(settings))
         for stage in (stage for plan in self.plans for stage in plan.stages):
-            models = (stage.model, *(state.model for _, state in asked_models(stage)))
-            self._weights |= {model.weights: model for model in models if model.weights}
+            found = {model.weights: model for _, model in models_of(stage) if model.weights}
+            self._weights |= found
         for plan in self.plans:
             with_files(plan, self._note)
             for code in (code for stage in plan.stages for code in code_of_stage(stage)):

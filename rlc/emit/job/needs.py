@@ -21,7 +21,7 @@ from rlc.catalog.packages import NEWEST_PYTHON, TASKSETS, lacking, name_of
 from rlc.catalog.requirements import requirements
 from rlc.errors import Error
 from rlc.plan import Plan
-from rlc.plan.leaves import asked_models
+from rlc.plan.leaves import models_of
 from rlc.version import __version__
 
 PACKAGE = Path(rlc.__file__).resolve().parent
@@ -146,8 +146,7 @@ def extras(plans: Iterable[Plan], sweeps: bool) -> list[str]:
 
 def computes_here(plan: Plan) -> bool:
     """Return whether the machine itself trains or samples from a model, other than the tiny one."""
-    auxiliary = (state.model for stage in plan.stages for _, state in asked_models(stage))
-    models = (*(stage.model for stage in plan.stages), *auxiliary)
+    models = (model for stage in plan.stages for _, model in models_of(stage))
     return any(not model.hosted and model.base != TINY for model in models)
 
 

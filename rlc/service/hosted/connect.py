@@ -11,7 +11,7 @@ from rlc.catalog import find_retired, provider
 from rlc.catalog.packages import described, lacking
 from rlc.catalog.requirements import service_packages
 from rlc.plan import LOCAL, Plan, StagePlan, is_hosted
-from rlc.plan.leaves import asked_models
+from rlc.plan.leaves import asked_models, models_of
 from rlc.service.hosted.endpoint import Endpoint, find_endpoint
 from rlc.service.interface import RemoteService, ServiceClient, ServiceError
 
@@ -143,16 +143,15 @@ def open_service(
 def _endpoint(name: str, base_url: str | None) -> Endpoint:
     """Return the endpoint of a hosted service. Raise ServiceError if it cannot be used from here,
     and ProviderError if there is none of that name."""
-    if (why := provider(name).blocked) is not None:
-        raise ServiceError(f"rlc does not run on `{name}`: {why}")
+    if (refusal := provider(name).refusal) is not None:
+        raise ServiceError(refusal)
     require_packages(name)
     return find_endpoint(base_url, service=name)
 
 
 def _name(plan: Plan) -> str:
     """Return the one service of all stages, and of their auxiliary models."""
-    names = {stage.model.service for stage in plan.stages}
-    names |= {state.model.service for s in plan.stages for _, state in asked_models(s)}
+    names = {model.service for stage in plan.stages for _, model in models_of(stage)}
     if len(names) > 1:
         raise ServiceError(f"one job runs on one service, not on {' and '.join(sorted(names))}")
     return names.pop()
