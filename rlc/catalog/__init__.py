@@ -67,7 +67,7 @@ else:
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError
             find_weights is_run_weights layer_kind model_of weights_folder
         schema: plan_schema
-        settings: STALE_DAYS TableError is_stale keep_table model_at project_file published_models
+        settings: TableError how_old is_stale keep_table model_at project_file published_models
             settings_of stated_models stated_price table_file
         search: BY_STRING NameEntry as_data entries example_of find is_named kinds plain_default
             related words

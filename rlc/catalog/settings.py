@@ -246,6 +246,11 @@ def is_stale(as_of: str | None) -> bool:
     return as_of is not None and as_of < oldest.isoformat()
 
 
+def how_old(as_of: str | None) -> str:
+    """Return that prices of a day are old, for the end of a line; nothing if they are not."""
+    return f", more than {STALE_DAYS} days old" if is_stale(as_of) else ""
+
+
 def table_file() -> str:
     """Return the file that keeps what was read anew."""
     return os.path.join(config_folder(), "models.json")

@@ -10,10 +10,9 @@ from rlc.catalog import (
     AGENT,
     GRADER,
     REQUIRED,
-    STALE_DAYS,
     Param,
     find_builtin,
-    is_stale,
+    how_old,
     makes_text,
     max_turns,
     preference_traits,
@@ -385,8 +384,8 @@ def stale_prices(models: Iterable[ModelPlan]) -> Lines:
 def _age(model: ModelPlan, day: str | None) -> str:
     """Return that prices of a day are old, and what to do; nothing if they are not."""
     listed = model.price is None or "://" in model.price.source
-    refresh = ": `rlc models --refresh`" if listed else ""
-    return f", more than {STALE_DAYS} days old{refresh}" if is_stale(day) else ""
+    old = how_old(day)
+    return f"{old}: `rlc models --refresh`" if old and listed else old
 
 
 _LABEL, _TOKENS, _USD = 15, 13, 12  # columns

@@ -20,10 +20,9 @@ R = TypeVar("R")
 class CallbackEpisode(Generic[R]):
     """An :class:`rlc.envs.base.AsyncEpisode`, which begins with :meth:`begin`, of a rollout that
     owns its loop, and its :class:`rlc.envs.base.PolicyClient`: each call of :meth:`reply` is the
-    next observation. Calls at the same time are
-    answered one after the other. ``rollout`` runs in ``loop``; ``finish`` makes the last
-    observation of its result, in the loop of the runtime. ``left`` is called when the episode is
-    closed, perhaps twice."""
+    next observation. Calls at the same time are answered one after the other. ``rollout`` runs in
+    ``loop``; ``finish`` makes the last observation of its result, in the loop of the runtime.
+    ``left`` is called when the episode is closed, perhaps twice."""
 
     name: str
     loop: EventLoopThread

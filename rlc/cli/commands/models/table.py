@@ -123,7 +123,7 @@ def _as_data(model: BaseModelFacts) -> dict[str, Any]:
 
 
 def _show(models: Sequence[BaseModelFacts], in_full: bool) -> None:
-    from rlc.catalog import STALE_DAYS, is_stale
+    from rlc.catalog import how_old
 
     rows = [_TITLES, *map(_row, models)]
     name, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -132,8 +132,8 @@ def _show(models: Sequence[BaseModelFacts], in_full: bool) -> None:
         print(f"{first:{name}}  {'  '.join(aligned)}")
     print(f"\nUSD of a million tokens; ? unknown; {_JOB}")
     for source, day in {_source(model): model.as_of for model in models if model.as_of}.items():
-        old = f", more than {STALE_DAYS} days old: `rlc models --refresh`" if is_stale(day) else ""
-        print(f"prices of {source}{old}")
+        old = how_old(day)
+        print(f"prices of {source}{old}{': `rlc models --refresh`' if old else ''}")
     for model in models if in_full else ():
         size = "?" if model.lora is None else f"{sum(model.lora):,} parameters for each rank"
         print(f"\n{model.base}\n  service    {model.service}")
