@@ -99,7 +99,7 @@ class Drawn:
         return float(np.mean(np.expm1(self.gaps) - self.gaps))
 
 
-def make_model(size: Size, folder: Path) -> int:
+def make_model(size: Size, folder: Path, device: str) -> int:
     """Write a model of random weights in bfloat16; return its number of parameters."""
     config = transformers.Qwen3Config(
         hidden_size=size.hidden,
@@ -115,7 +115,8 @@ def make_model(size: Size, folder: Path) -> int:
         pad_token_id=0,
     )
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    with torch.device(device):
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     model.save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         if (tiny.path() / name).is_file():
@@ -203,6 +204,7 @@ async def measure_engine(
                 continue
             sampled.append(made / seconds)
             trained.append(read / trained_seconds)
+            print(f"engine: {sampled[-1]:,.0f} sampled, {trained[-1]:,.0f} trained tokens/s")
             peaks += [p for p in (peak, trained_peak) if p is not None]
         row = Row(f"engine, {dtype}", *medians(sampled, trained), max(peaks, default=None))
         return row, drawn
@@ -271,6 +273,7 @@ def measure_transformers(
             seconds, peak = ended(device, since)
             if turn:
                 found.append(tokens / seconds)
+                print(f"transformers: {found[-1]:,.0f} tokens/s")
                 peaks += [] if peak is None else [peak]
     name = f"transformers, {str(dtype).removeprefix('torch.')}"
     return Row(name, *medians(rates[generate], rates[train]), max(peaks, default=None))
@@ -296,7 +299,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         folder = scratch / "model"
-        parameters = make_model(size, folder)
+        parameters = make_model(size, folder, args.device)
         expected = predicted(size, folder, scratch)
         engine = measure_engine(size, folder, scratch, args.device, args.dtype, args.repeats)
         ours, drawn = asyncio.run(engine)
