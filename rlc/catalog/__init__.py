@@ -34,7 +34,7 @@ else:
         builtins.advantages: UNSUPPORTED
         builtins.frameworks: AGENT
         builtins.graders: FORMAT JUDGE_PROMPT finds_answers
-        builtins.losses: LIKELIHOOD service_loss
+        builtins.losses: LIKELIHOOD UNIT_RATIO service_loss
         builtins.sources: AS_THEY_COME COOKBOOK_BATCHES COOKBOOK_GROUP COOKBOOK_MODEL
             COOKBOOK_RENDERER
             FORMAT_COEF GRADER OPENREWARD_KEY UNDECIDED have_tasks_in_common

@@ -80,6 +80,7 @@ class Provider:
     package: str | None = None
     module: str | None = None
     arguments: Mapping[str, Mapping[str, Any]] = field(factory=dict)
+    bridge: str | None = None
     url: str | None = None
     key: str | None = None
     keys_at: str | None = None

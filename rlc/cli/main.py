@@ -38,6 +38,7 @@ COMMANDS = {
     "export": "models.export",
     "emit": "recipes.emit",
     "serve": "servers.serve",
+    "bridge": "servers.bridge",
     "conform": "servers.conform",
     "import": "recipes.import_",  # `import` is a word of Python
 }

@@ -2,12 +2,14 @@
 
 Read ``interface`` first. ``hosted/`` is Tinker through its SDK, and finds the service of a plan;
 ``engine/`` the embedded engine, ``server/`` that engine behind Tinker's protocol, and
-``inference/`` models behind OpenAI's and Anthropic's; ``conform/`` checks any server, and
+``inference/`` models behind OpenAI's and Anthropic's; ``bridge/`` is a server of SkyRL behind
+Tinker's; ``conform/`` checks any server, and
 ``tiny/`` is the model that is included.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from rlc.service.bridge.app import *
     from rlc.service.chats.forms import *
     from rlc.service.chats.model import *
     from rlc.service.chats.prompts import *
@@ -35,6 +37,7 @@ else:
     __getattr__ = door(
         __name__,
         """
+        bridge.app: build_bridge
         chats.forms: BegunReply
         chats.model: ChatModel Generation OnToken ReplyRequest SampledReply sampled_tokens
         chats.prompts: FormError Message Tool UNRENDERED
@@ -48,7 +51,7 @@ else:
         hosted.endpoint: Endpoint KEY find_endpoint
         hosted.refusals: translate
         hosted.sdk: open_rest
-        hosted.service: find_base offered_models
+        hosted.service: find_base offered_models require_reachable
         http: RefusedRequest Server TOO_LONG key_checker on_a_thread require_key require_local_host
             serving
         inference.endpoint: Caller Observer Recorder parts_of

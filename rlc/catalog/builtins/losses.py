@@ -111,6 +111,8 @@ def _loss(
 
 
 LIKELIHOOD = LossPlan("cross_entropy", {})  # of supervised training, and of requests for logprobs
+# Its gradient is that of the log-likelihood, weighted by the advantages: each ratio counts as 1.
+UNIT_RATIO = LossPlan("cispo", {"clip_low_threshold": 1.0, "clip_high_threshold": 1.0})
 DEFAULT_AGGREGATE = AggregatePlan("token_sum", None)
 KL_DISCOUNT = share(
     "discount", "above 0 a token also answers for the later ones, discounted by this", 0.0

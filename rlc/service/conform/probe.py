@@ -168,12 +168,12 @@ class Bench:
     admin: tinker.AdminClient = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        at: Any = {"base_url": self.endpoint.base_url, "api_key": self.endpoint.api_key}
+        at: Any = {"base_url": self.endpoint.client_url, "api_key": self.endpoint.api_key}
         self.sdk = self.service(self.endpoint.project)
         self.rest, self.admin = tinker.RestClient(**at), tinker.AdminClient(**at)
 
     def service(self, project: str | None) -> tinker.ServiceClient:
-        at: Any = {"base_url": self.endpoint.base_url, "api_key": self.endpoint.api_key}
+        at: Any = {"base_url": self.endpoint.client_url, "api_key": self.endpoint.api_key}
         return tinker.ServiceClient(user_metadata={"by": "rlc conform"}, project_id=project, **at)
 
     def clean_up(self) -> None:

@@ -36,6 +36,16 @@ class Endpoint:
         return self.base_url or f"the {self.provider.title} service"
 
     @property
+    def client_url(self) -> str | None:
+        """Return the address that the client is given: of a bridge in this process, if the server
+        does not speak Tinker's own API."""
+        if self.provider.bridge is None or self.base_url is None:
+            return self.base_url
+        from rlc.service.bridge.app import bridged
+
+        return bridged(self.base_url)
+
+    @property
     def is_loopback(self) -> bool:
         return urlsplit(self.base_url or "").hostname in ("127.0.0.1", "localhost", "::1")
 

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 def open_rest(endpoint: Endpoint) -> tinker.RestClient:
     """Return a client of requests about an account. It has a session before 0.36, and none later.
     Blocks while it fetches the configuration."""
-    at: Any = {"base_url": endpoint.base_url, "api_key": endpoint.api_key}
+    at: Any = {"base_url": endpoint.client_url, "api_key": endpoint.api_key}
     if not hasattr(tinker, "RestClient"):
         return tinker.ServiceClient(**at).create_rest_client()
     return tinker.RestClient(**at)

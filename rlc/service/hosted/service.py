@@ -74,7 +74,7 @@ class HostedService:
             user_metadata=dict(self.metadata),
             project_id=self.endpoint.project,
             display_name=self.metadata.get("rlc_run"),
-            base_url=self.endpoint.base_url,
+            base_url=self.endpoint.client_url,
             api_key=self.endpoint.api_key,
         )
 

@@ -48,6 +48,8 @@ _OWN = "tiny"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", nargs="?", metavar="URL", help="address (default: a server of rlc)")
+    text = "the provider whose server it is (default tinker), as in `service` of a model"
+    parser.add_argument("--service", metavar="NAME", help=text)
     parser.add_argument("--model", metavar="NAME", help="base model (default: the cheapest known)")
     text = "a subject, a name or a pattern: losses, losses.ppo, 'sampling.*'; may be repeated"
     parser.add_argument("--only", action="append", default=[], metavar="CHECK", help=text)
@@ -67,14 +69,14 @@ def run(args: argparse.Namespace) -> int:
     from rlc.cli.commands.servers.serve import PACKAGES, require
 
     require("this", (ALL_CALLS, "numpy"), "tinker")
-    if args.url is None:
+    if args.url is None and args.service is None:
         require("this", PACKAGES, "serve")
     if args.patience <= 0 or (args.tolerance is not None and not args.tolerance >= 0):
         raise UsageError("--patience is above 0, --tolerance 0 or more")
     from rlc.service import TOLERANCE, Bench, chosen, offered_models, run_checks
 
     checks = chosen(args.only)
-    with _server(args.url) as endpoint:
+    with _server(args.url, args.service) as endpoint:
         base = args.model or _cheapest(offered_models(endpoint))
         if not endpoint.is_loopback and (cost := _unpaid(base, args)) is not None:
             raise UsageError(cost, "--yes goes ahead, --budget USD if it costs no more than that")
@@ -96,12 +98,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _server(url: str | None) -> Iterator[Endpoint]:
-    """Yield the server under test; without an address, one of rlc until the block ends."""
+def _server(url: str | None, service: str | None) -> Iterator[Endpoint]:
+    """Yield the server under test; without an address or a provider's, one of rlc until the block
+    ends."""
+    from rlc.plan import TINKER
     from rlc.service import Endpoint, find_endpoint
 
-    if url is not None:
-        yield find_endpoint(url)
+    if url is not None or service is not None:
+        yield find_endpoint(url, service=service or TINKER)
         return
     import asyncio
 
