@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from attrs import frozen
 from tinker import types
 
-from rlc.catalog import LIKELIHOOD, UNIT_RATIO, provider
+from rlc.catalog import LIKELIHOOD, UNIT_RATIO, provider, service_settings
 from rlc.service.interface import ServiceError
 
 LossConfig = Mapping[str, float | str] | None
@@ -33,48 +34,61 @@ class ModelPass:
 
 def summed(given: ModelPass, datums: int) -> ModelPass:
     """Return the pass whose gradient is that of ``given``, where a step of ``datums`` datums is
-    averaged. Raise ServiceError for a loss that the engine does not have."""
-    scales = [scale * datums for scale in lengths(given)]
-    if given.loss == LIKELIHOOD.name:
-        data = [_likelihood(*one) for one in zip(given.data, scales, strict=True)]
-        return ModelPass(UNIT_RATIO.name, UNIT_RATIO.config, data)
+    averaged. Raise ServiceError for what the engine does not have, or would take in silence."""
     losses = provider("skyrl").losses or ()
     if given.loss not in losses:
         why = f"SkyRL's engine for JAX computes no `{given.loss}`: it has {', '.join(losses)}"
         raise ServiceError(why)
-    data = [_of_ratios(*one) for one in zip(given.data, scales, strict=True)]
+    known = {} if given.loss == LIKELIHOOD.name else service_settings(given.loss)
+    if unknown := set(given.config or {}) - set(known):
+        raise ServiceError(f"`{given.loss}` has no setting `{min(unknown)}`")
+    data = [
+        _averaged(datum, given.loss, length * datums)
+        for datum, length in zip(given.data, lengths(given), strict=True)
+    ]
+    if given.loss == LIKELIHOOD.name:
+        return ModelPass(UNIT_RATIO.name, UNIT_RATIO.config, data)
     return ModelPass(given.loss, given.config, data)
 
 
 def lengths(given: ModelPass) -> list[int]:
-    """Return the number of targets of each datum. Raise ServiceError for several in one place."""
-    shapes = [datum.loss_fn_inputs["target_tokens"].to_numpy().shape for datum in given.data]
-    if any(len(shape) != 1 for shape in shapes):
-        raise ServiceError("SkyRL takes one target in a place, and no likely ones beside it")
-    return [shape[0] for shape in shapes]
+    """Return the number of targets of each datum. Raise ServiceError for several in one place, and
+    for a datum without any."""
+    found = []
+    for datum in given.data:
+        targets = datum.loss_fn_inputs.get("target_tokens")
+        shape = () if targets is None else targets.to_numpy().shape
+        if len(shape) != 1:
+            what = "one target in a place, and no likely ones beside it"
+            raise ServiceError(
+                "a datum has no `target_tokens`" if not shape else f"SkyRL takes {what}"
+            )
+        found.append(shape[0])
+    return found
 
 
-def _likelihood(datum: types.Datum, scale: float) -> types.Datum:
-    inputs = datum.loss_fn_inputs
-    length = inputs["target_tokens"].to_numpy().shape[0]
-    weights = inputs.get("weights")
-    weights_T = np.ones(length) if weights is None else weights.to_numpy()
-    return _scaled(datum, np.zeros(length), weights_T, scale)
+def _averaged(datum: types.Datum, loss: str, scale: float) -> types.Datum:
+    """Return a datum whose loss is that of ``datum`` after a division by ``scale``."""
+    targets_T = datum.loss_fn_inputs["target_tokens"]
+    ones_T = np.ones(targets_T.to_numpy().shape)
 
+    def values_of(name: str, otherwise: npt.NDArray[Any] | None = None) -> npt.NDArray[np.float64]:
+        given = datum.loss_fn_inputs.get(name)
+        values_T = otherwise if given is None else given.to_numpy().astype(np.float64)
+        if values_T is None:
+            raise ServiceError(f"a datum has no `{name}`, which `{loss}` needs")
+        if values_T.shape != ones_T.shape or not np.isfinite(values_T).all():
+            raise ServiceError(f"`{name}` of a datum is not a number for each of its targets")
+        return values_T
 
-def _of_ratios(datum: types.Datum, scale: float) -> types.Datum:
-    inputs = datum.loss_fn_inputs
-    if missing := {"logprobs", "advantages"} - inputs.keys():
-        raise ServiceError(f"a datum has no `{min(missing)}`, which the loss needs")
-    return _scaled(datum, inputs["logprobs"].to_numpy(), inputs["advantages"].to_numpy(), scale)
-
-
-def _scaled(datum: types.Datum, logprobs_T: Any, advantages_T: Any, scale: float) -> types.Datum:
-    scaled_T = np.asarray(advantages_T, dtype=np.float64) * scale
+    if loss == LIKELIHOOD.name:
+        logprobs_T, advantages_T = 0.0 * ones_T, values_of("weights", ones_T)
+    else:
+        logprobs_T, advantages_T = values_of("logprobs"), values_of("advantages")
     inputs: dict[str, Any] = {
-        "target_tokens": datum.loss_fn_inputs["target_tokens"],
-        "logprobs": np.asarray(logprobs_T, dtype=np.float32),
-        "advantages": scaled_T.astype(np.float32),
+        "target_tokens": targets_T,
+        "logprobs": logprobs_T.astype(np.float32),
+        "advantages": (advantages_T * scale).astype(np.float32),
     }
     return types.Datum(datum.model_input, inputs)
 
