@@ -38,6 +38,7 @@ from rlc.records import field, field_names, frozen, values_of
 
 _MOST_LISTED = 8
 _SOFT_TARGETS = ("teacher.*.top_k", "data.top_k", "heldout.top_k")
+_UNSHAPED = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}  # samples of the model itself
 CATALOGUE = "catalogue"  # the models and prices of `rlc catalog --kind base`
 
 _TYPES: Mapping[str, tuple[type | tuple[type, ...], str]] = {
@@ -90,6 +91,7 @@ class Provider:
     custom_losses: bool = True
     soft_targets: bool = True
     samples: str | None = None
+    tempered: bool = True
     seeds: bool = True
     only: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     bills: bool = True
@@ -416,6 +418,13 @@ def limits_of(parts: Mapping[str, Any], provider: Provider) -> Iterator[Lack]:
         yield from (Lack(path, what, instead) for path, value in found if value is not None)
     if provider.samples == "newest":
         yield from _of_newest(parts, who)
+    if not provider.tempered and isinstance(parts.get("loss"), LossPlan):
+        what = f"{who} reports the model's own logprobs of samples, whatever drew them"
+        for name, usual in _UNSHAPED.items():
+            given = getattr(parts.get("sampling"), name, None)
+            if given not in (None, usual):
+                instead = f"leave it at {usual:g}: the loss compares with the logprobs of the draw"
+                yield Lack(f"sampling.{name}", what, instead)
     for place, bound in provider.only.items():
         values = bound["values"]
         for path, value in _found(parts, place.split(".")):
