@@ -374,8 +374,8 @@ def shares(envs: Iterable[EnvPlan]) -> dict[str, float]:
 
 
 def tasks_of(env: EnvPlan, envs: Iterable[EnvPlan], count: float, level: Level) -> float:
-    """Return how many of ``count`` tasks of a mixture are of an environment: at ``high`` as many as
-    its share is rounded up to."""
+    """Return how many of ``count`` tasks of a mixture are of an environment, which ``high`` rounds
+    up."""
     tasks = count * shares(envs)[env.name]
     return ceil(tasks - ROUNDING) if level == "high" else tasks
 

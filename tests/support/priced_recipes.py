@@ -169,6 +169,25 @@ class Flaky:
         return [FailsLate() for _ in range(size)]
 
 
+class EndsAtOnce:
+    """Episodes of one turn."""
+
+    first = FailsLate.first
+
+    def step(self, action: str) -> Observation:
+        return Observation("", reward=float(len(action)), done=True)
+
+
+class MostlyFailing:
+    """Of four episodes, three fail late, and one ends at once."""
+
+    opened = 0
+
+    def group(self, seed: int, size: int) -> list[FailsLate | EndsAtOnce]:
+        self.opened += 1
+        return [EndsAtOnce() if self.opened % 4 == 0 else FailsLate() for _ in range(size)]
+
+
 def pull(observation: str) -> str:
     return observation[-8:] or "e"
 
