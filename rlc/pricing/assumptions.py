@@ -122,8 +122,8 @@ def _policy_gradient(stage: Training) -> Iterator[str]:
     yield f"low, expected, high: {_shares(tokens.TAUGHT)} of the rollouts trained on"
     if batch.kind == "turns":
         yield (
-            f"high: as many replies are lost with rollouts that fail as turns are due, "
-            f"{batch.most_lost:,} a step; then no more are played in their place"
+            f"high: {batch.most_lost:,} replies a step are lost with rollouts that fail, after "
+            "which no more are played in their place"
         )
     if batch.resample:
         again = f"{batch.resample:,} replacements"

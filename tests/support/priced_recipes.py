@@ -74,6 +74,9 @@ STAGES = {
             "held out": f'heldout = rows("{DATA}/spell_duel.jsonl", n = 3)  every = 1',
         }.items()
     },
+    "rl, mixed": 'env other = gem("rg:chain_sum") |> chat()\n'
+    f"train main {{ model = policy  env = 3 * world + other  BATCH  {_RL}  "
+    "teacher = { world = reverse_kl(big)  other = forward_kl(big, top_k = 4) } }",
     **{
         f"sft, {name}": f"sft main {{ model = policy  {_DATA}  data = {data} }}"
         for name, data in {
@@ -234,6 +237,10 @@ question; endpoint; rl, forward_kl; groups
 perfect; none; rl, held out; groups
 rows; function; sft, rows; turns
 rows; none; rl, asynchronous; groups
+spell; none; rl, mixed; groups
+game; none; rl, mixed; turns
+model; none; rl, mixed; turns
+solvers; none; rl, mixed; turns
 """
 
 
