@@ -109,8 +109,9 @@ class BatchPlan(Record):
 
     ``groups``: ``count`` groups of ``size`` rollouts (an environment may have a size of its
     own). ``turns``: episodes from ``parallel`` environments (groups of one) until at least
-    ``count`` turns, then a random subsample of exactly ``count``. The batch is split into
-    ``updates`` optimiser updates. At most ``resample`` groups of equals are replaced by others.
+    ``count`` turns, or ``most_lost`` lost replies, then a random subsample of at most ``count``.
+    The batch is split into ``updates`` optimiser updates. At most ``resample`` groups of equals are
+    replaced by others.
     """
 
     kind: Literal["groups", "turns"]
@@ -119,6 +120,12 @@ class BatchPlan(Record):
     parallel: int | None
     updates: int
     resample: int = 0
+
+    @property
+    def most_lost(self) -> int:
+        """Return how many replies a step may lose, with rollouts that fail, before it plays no more
+        for its turns."""
+        return self.count
 
 
 @frozen

@@ -54,14 +54,14 @@ from rlc.pricing.tokens import (
     RESAMPLED,
     Tokens,
     compared,
-    env_tokens,
     heldout_tokens,
     most_tries,
     played_data,
+    played_tokens,
     reference_tokens,
     sampling_tokens,
     sequences,
-    shares,
+    tasks_of,
     with_tries,
 )
 from rlc.records import evolve, field, frozen
@@ -105,7 +105,6 @@ def asked_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
 
 def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
     """Yield the tokens of each opponent: for each of its seats those of a seat that is trained."""
-    part = shares(stage.played)
     for env in stage.played:
         if env.play is None or env.play.is_self_play or env.play.script is not None:
             continue  # a program samples nothing
@@ -114,7 +113,7 @@ def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
         theirs = evolve(env, rollouts=evolve(env.rollouts, max_tokens=most))
         trained = len(trained_seats(env))
         shape = rollout_shape(theirs, model, stage.sampling, level)
-        matches = _MATCHES[stage](stage, env, level) * part[env.name]
+        matches = tasks_of(env, stage.played, _MATCHES[stage](stage, env, level), level)
         own = sampling_tokens(shape, matches, env.rollouts.group, level != "high")
         own = with_tries(own, stage, env, level)
         yield AskedTokens("opponent", model, own * ((len(seats_of(env)) - trained) / trained))
@@ -126,13 +125,13 @@ def _matches_in_step(stage: Training, env: EnvPlan, level: Level) -> float:
 
 
 def _episodes(stage: Training, env: EnvPlan, level: Level) -> float:
-    """Return the rollouts of a batch that is counted in turns; at most each has one turn, and the
-    last are played side by side."""
-    rollouts = stage.of(Rollouts)
+    """Return the tasks of a batch that is counted in turns; at most each has one turn or loses one
+    reply, and the last are played side by side."""
+    batch, sampling = stage.of(Rollouts).batch, stage.of(Rollouts).sampling
     if level == "high":
-        return rollouts.batch.count - 1 + (rollouts.batch.parallel or 1)
-    shape = rollout_shape(env, stage.model, rollouts.sampling, "expected")
-    return rollouts.batch.count / sum(episode.copies * episode.turns for episode in shape)
+        return batch.count - 1 + batch.most_lost - 1 + (batch.parallel or 1)
+    shape = rollout_shape(env, stage.model, sampling, "expected")
+    return batch.count / sum(episode.copies * episode.turns for episode in shape)
 
 
 _MATCHES: Table[Callable[[Any, EnvPlan, Level], float]] = Table(
@@ -159,13 +158,15 @@ def _teacher_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
             with suppress(DataError):  # which `rlc check` reports
                 more += text_tokens(text_of(teacher.system), stage.model, level)
             more += CHAT_TOKENS[level]
-        total = Tokens()
-        for env in stage.source.environments:
-            if teacher_of(objective.teacher, env.name) is teacher:
-                played, count = env_tokens(stage, env, level), sequences(stage, env, level)
-                sampled = count if teacher_traits(teacher.kind).targets else 0.0
-                total += Tokens(prefill=played.reference + times(more, count), sample=sampled)
-        yield AskedTokens("teacher", teacher.model.model, total)
+        envs = [
+            env
+            for env in stage.source.environments
+            if teacher_of(objective.teacher, env.name) is teacher
+        ]
+        count = sequences(stage, envs, level)
+        read = played_tokens(stage, envs, level).reference + times(more, count)
+        sampled = count if teacher_traits(teacher.kind).targets else 0.0
+        yield AskedTokens("teacher", teacher.model.model, Tokens(prefill=read, sample=sampled))
 
 
 # An environment, how many groups of it are played, and their size.
@@ -272,12 +273,12 @@ def _groups_in_step(stage: Training, level: Level) -> Iterator[_Groups]:
         groups, size = float(rollouts.batch.count), env.rollouts.group
         if rollouts.batch.kind == "turns":
             groups, size = _episodes(stage, env, level), 1
-        yield env, groups * shares(rollouts.envs)[env.name] + again, size
+        yield env, tasks_of(env, rollouts.envs, groups, level) + again, size
 
 
-def _groups_in_evaluation(stage: Evaluation, _: Level) -> Iterator[_Groups]:
+def _groups_in_evaluation(stage: Evaluation, level: Level) -> Iterator[_Groups]:
     for env in stage.envs:
-        yield env, stage.tasks * shares(stage.envs)[env.name], stage.samples
+        yield env, tasks_of(env, stage.envs, stage.tasks, level), stage.samples
 
 
 _IN_STEP: Table[Callable[[Any, Level], Iterator[_Groups]]] = Table(

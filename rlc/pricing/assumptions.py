@@ -121,7 +121,10 @@ def _policy_gradient(stage: Training) -> Iterator[str]:
     yield _CACHED
     yield f"low, expected, high: {_shares(tokens.TAUGHT)} of the rollouts trained on"
     if batch.kind == "turns":
-        yield "rollouts that take the place of dropped ones are not counted"
+        yield (
+            f"high: {batch.most_lost:,} replies a step are lost with rollouts that fail, after "
+            "which no more are played in their place"
+        )
     if batch.resample:
         again = f"{batch.resample:,} replacements"
         yield f"low, expected, high: {_shares(tokens.RESAMPLED)} of the {again} played"

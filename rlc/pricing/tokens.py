@@ -8,7 +8,7 @@ gradient, and its reference reads it once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from operator import add
 from typing import Any
@@ -67,6 +67,7 @@ ROW_TOKENS = {"low": 60, "expected": 600, "high": 4_000}  # of an example that c
 TRIES = {"low": 1, "expected": 2, "high": 20}  # episodes for each demonstration of the model
 # Tasks that are played side by side: the last ones may be more than are needed.
 WAVE, LARGE_WAVE = 64, 512
+ROUNDING = 1e-9  # by which a share of a whole number of tasks may exceed a whole number
 # Of the groups that may be replaced.
 RESAMPLED: Mapping[Level, float] = {"low": 0.0, "expected": 0.5, "high": 1.0}
 # Of the rollouts: those of a group whose rewards are all equal are not trained on.
@@ -283,11 +284,15 @@ def most_tries(stage: StagePlan, level: Level) -> int:
     return 1 + policy.retries if level == "high" else 1
 
 
+def _sampling_tries(stage: StagePlan, env: EnvPlan, level: Level) -> int:
+    """Return how often each reply of a rollout is sampled: at ``high`` as often as it may be."""
+    form = FORM_TRIES if env.agent is not None and level == "high" else 1
+    return most_tries(stage, level) * form
+
+
 def with_tries(tokens: Tokens, stage: StagePlan, env: EnvPlan, level: Level) -> Tokens:
     """Return the tokens of rollouts with those of further tries, which nothing is trained on."""
-    tries = most_tries(stage, level)
-    if env.agent is not None and level == "high":
-        tries *= FORM_TRIES
+    tries = _sampling_tries(stage, env, level)
     prefill, cached, sample, *learnt = tokens.counts
     return Tokens(*(tries * count for count in (prefill, cached, sample)), *learnt)
 
@@ -312,47 +317,51 @@ def group_tokens(shape: Rollout, groups: float, size: int, cached: bool) -> Toke
     return sampling_tokens(shape, groups, size, cached) + Tokens(train=read, reference=read)
 
 
-def turn_tokens(shape: Rollout, batch: BatchPlan, cached: bool) -> Tokens:
+def turn_tokens(shape: Rollout, batch: BatchPlan) -> Tokens:
     """Return the tokens of a batch that is counted in turns, of which ``batch.count`` are trained
     on; a reference reads all that were played. A sequence of several turns is a whole episode,
-    whichever turns are chosen. Without ``cached`` no batch takes more."""
+    whichever turns are chosen. The cache never misses."""
     parallel = batch.parallel or 1
-    if not cached:
-        return _most_turn_tokens(shape, batch.count, parallel)
     turns, read = sum(episode.copies * episode.turns for episode in shape), rollout_tokens(shape)
     episodes = ceil(batch.count / (parallel * turns)) * parallel  # all in parallel each time
     train = batch.count * read / turns
     if all(episode.one_datum for episode in shape):
         train = min(episodes, batch.count) * read
-    played = sampling_tokens(shape, episodes, 1, cached)
+    played = sampling_tokens(shape, episodes, 1, cached=True)
     return played + Tokens(train=train, reference=episodes * read)
 
 
-def _most_turn_tokens(shape: Rollout, count: int, parallel: int) -> Tokens:
-    """Return the most tokens of rollouts, ``parallel`` at a time, with ``count`` turns or more.
+def most_turn_tokens(played: Sequence[tuple[Rollout, int]], batch: BatchPlan) -> Tokens:
+    """Return the most tokens of a batch that is counted in turns, of rollouts of these shapes, in
+    each of which a reply is sampled so often if tries fail.
 
-    At worst one turn is missing and ``parallel`` rollouts are played for it. The turns before it
-    are of rollouts of the number of turns that takes the most for each; the longest are trained on.
+    At worst one turn is missing, one more reply may be lost, and ``batch.parallel`` of the longest
+    rollouts are played. The replies before them are of rollouts of the number of turns that takes
+    the most for each; the longest are trained on.
     """
+    shapes = [episode for shape, _ in played for episode in shape]
 
-    def most(part: Callable[[EpisodeShape], float]) -> float:
-        rollout = sum(episode.copies * part(episode) for episode in shape)
+    def most(part: Callable[[EpisodeShape], float], lost: int, tries: bool) -> float:
+        rollout = max(
+            (number if tries else 1) * sum(one.copies * part(one) for one in shape)
+            for shape, number in played
+        )
         turn = max(
             part(evolve(episode, turns=turns, most=UNLIMITED)) / turns
-            for episode in shape
+            for episode in shapes
             for turns in (1, episode.growing, episode.turns)
         )
-        return times(count - 1, turn) + parallel * rollout
+        return times(batch.count - 1 + lost, turn) + (batch.parallel or 1) * rollout
 
-    read = most(EpisodeShape.datum_tokens)
+    read, lost = most(EpisodeShape.datum_tokens, 0, tries=False), batch.most_lost - 1
     longest = max(
         e.datum_tokens() if e.one_datum else max(e.prompt, e.prompt_at(e.turns - 1)) + e.reply
-        for e in shape
+        for e in shapes
     )
     return Tokens(
-        prefill=most(EpisodeShape.prompts),
-        sample=most(EpisodeShape.sampled),
-        train=min(read, count * longest),
+        prefill=most(EpisodeShape.prompts, lost, tries=True),
+        sample=most(EpisodeShape.sampled, lost, tries=True),
+        train=min(read, batch.count * longest),
         reference=read,
     )
 
@@ -364,38 +373,62 @@ def shares(envs: Iterable[EnvPlan]) -> dict[str, float]:
     return {name: weight / total for name, weight in weights.items()}
 
 
-def env_tokens(stage: Training, env: EnvPlan, level: Level) -> Tokens:
-    """Return the tokens of one step in one environment, with those of a reference, without groups
-    that are replaced."""
+def tasks_of(env: EnvPlan, envs: Iterable[EnvPlan], count: float, level: Level) -> float:
+    """Return how many of ``count`` tasks of a mixture are of an environment, which ``high`` rounds
+    up."""
+    tasks = count * shares(envs)[env.name]
+    return ceil(tasks - ROUNDING) if level == "high" else tasks
+
+
+def played_tokens(stage: Training, envs: Sequence[EnvPlan], level: Level) -> Tokens:
+    """Return the tokens of one step in some of its environments, with those of a reference, without
+    groups that are replaced. At ``high`` all turns that are counted may be of any of them."""
     rollouts = stage.of(Rollouts)
-    part, cached = shares(rollouts.envs)[env.name], level != "high"
+    if rollouts.batch.kind == "groups" or level != "high" or not envs:
+        return sum((_env_tokens(stage, env, level) for env in envs), Tokens())
+    played = [
+        (
+            rollout_shape(env, stage.model, rollouts.sampling, level),
+            _sampling_tries(stage, env, level),
+        )
+        for env in envs
+    ]
+    return most_turn_tokens(played, rollouts.batch)
+
+
+def _env_tokens(stage: Training, env: EnvPlan, level: Level) -> Tokens:
+    rollouts = stage.of(Rollouts)
     shape = rollout_shape(env, stage.model, rollouts.sampling, level)
     if rollouts.batch.kind == "turns":
-        tokens = turn_tokens(shape, rollouts.batch, cached) * part
+        tokens = turn_tokens(shape, rollouts.batch) * shares(rollouts.envs)[env.name]
         if level == "low":  # more and shorter episodes with as many turns may take more
-            return least(tokens, env_tokens(stage, env, "expected"))
-    else:
-        tokens = group_tokens(shape, rollouts.batch.count * part, env.rollouts.group, cached)
+            return least(tokens, _env_tokens(stage, env, "expected"))
+        return tokens
+    groups = tasks_of(env, rollouts.envs, rollouts.batch.count, level)
+    tokens = group_tokens(shape, groups, env.rollouts.group, level != "high")
     return with_tries(tokens, stage, env, level)
 
 
-def sequences(stage: Training, env: EnvPlan, level: Level) -> float:
-    """Return the training sequences of one step in one environment that a reference reads."""
-    rollouts = stage.of(Rollouts)
-    shape = rollout_shape(env, stage.model, rollouts.sampling, level)
-    batch, part = rollouts.batch, shares(rollouts.envs)[env.name]
-    each = sum(one.copies * one.sequences for one in shape)
-    if batch.kind == "groups":
-        return batch.count * part * env.rollouts.group * each
-    if level == "high":  # at most one a turn
-        turns = sum(one.copies * one.most_turns for one in shape)
-        return (batch.count - 1 + (batch.parallel or 1) * turns) * part
-    return env_tokens(stage, env, level).reference / rollout_tokens(shape) * each
+def sequences(stage: Training, envs: Sequence[EnvPlan], level: Level) -> float:
+    """Return the training sequences of one step in some environments that a reference reads."""
+    rollouts, total = stage.of(Rollouts), 0.0
+    batch = rollouts.batch
+    shapes = [rollout_shape(env, stage.model, rollouts.sampling, level) for env in envs]
+    if batch.kind == "turns" and level == "high":  # at most one a turn
+        turns = (sum(one.copies * one.most_turns for one in shape) for shape in shapes)
+        return batch.count - 1 + (batch.parallel or 1) * max(turns, default=0.0)
+    for env, shape in zip(envs, shapes, strict=True):
+        if batch.kind == "turns":
+            played = _env_tokens(stage, env, level).reference / rollout_tokens(shape)
+        else:
+            played = tasks_of(env, rollouts.envs, batch.count, level) * env.rollouts.group
+        total += played * sum(one.copies * one.sequences for one in shape)
+    return total
 
 
 def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
     rollouts, objective = stage.of(Rollouts), stage.of(PolicyGradient)
-    total = sum((env_tokens(stage, env, level) for env in rollouts.envs), Tokens())
+    total = played_tokens(stage, rollouts.envs, level)
     # Groups that are replaced are not trained on; any environment may be the one they come from.
     if replaced := rollouts.batch.resample * RESAMPLED[level]:
         total += largest(
@@ -412,12 +445,13 @@ def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
             )
             for env in rollouts.envs
         )
-    targets = sum(
-        env_tokens(stage, env, level).train
+    targeted = [
+        env
         for env in rollouts.envs
         if (teacher := teacher_of(objective.teacher, env.name)) is not None
         and teacher_traits(teacher.kind).targets
-    )
+    ]
+    targets = played_tokens(stage, targeted, level).train
     alone = learns_targets_alone(objective.advantage, objective.kl, objective.teacher)
     total = evolve(total, train=0.0 if alone else total.train * TAUGHT[level])
     loss, traits = objective.loss, loss_traits(objective.loss)
@@ -431,10 +465,11 @@ def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
 
 
 def _evaluation_tokens(stage: Evaluation, level: Level) -> Tokens:
-    part, cached, total = shares(stage.envs), level != "high", Tokens()
+    total = Tokens()
     for env in stage.envs:
         shape = rollout_shape(env, stage.model, stage.sampling, level)
-        played = sampling_tokens(shape, stage.tasks * part[env.name], stage.samples, cached)
+        tasks = tasks_of(env, stage.envs, stage.tasks, level)
+        played = sampling_tokens(shape, tasks, stage.samples, level != "high")
         total += with_tries(played, stage, env, level)
     return total
 

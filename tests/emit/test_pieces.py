@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from rlc.algo.schedules import learning_rate
 from rlc.algo.scheme import AdvantageScheme, Baseline, Returns, Scale
 from rlc.emit.pieces import advantages, aggregate, schedules
 from rlc.emit.pieces.budget import Budget
-from rlc.emit.pieces.records import Env, Usage
+from rlc.emit.pieces.records import Env, Episode, Turn, Usage
 from rlc.emit.pieces.seeds import stream
 from rlc.seeds import derive_seed
 
@@ -100,6 +101,25 @@ def test_a_group_of_equals_gives_exact_zeros() -> None:
         assert piece(values, one_each, peers).tolist() == [0.0] * 4
         assert piece(values, one_each, peers, raw=True).tolist() == [0.0, 0.0, 0.0, 0.7]
     assert advantages.varied(values, peers).tolist() == [False, False, False, True]
+
+
+@pytest.mark.engine
+def test_waves_end_once_as_many_replies_are_lost_as_turns_are_due() -> None:
+    """Of four episodes one has a turn, and the others lose a reply each."""
+    from rlc.emit.pieces.rollouts import play_turns
+
+    class Failing:
+        asked = 0
+
+        async def play(self, env: Env, number: int) -> list[Episode]:
+            self.asked += 1
+            turn = Turn([1], [2], [0.0], 1.0, "")
+            return [] if number % 4 else [Episode(env.name, number, [turn])]
+
+    player: Any = Failing()
+    env = Env("one", "", {}, weight=1.0, group=1, temperature=1.0, max_tokens=1)
+    played = asyncio.run(play_turns(player, [env], {"one": 0}, 12, wave=4))
+    assert (len(played), player.asked) == (4, 16)
 
 
 def test_a_budget_ends_before_the_step_that_would_exceed_it() -> None:

@@ -36,7 +36,14 @@ from rlc.pricing.cost import (
     total_cost,
 )
 from rlc.pricing.shapes import LEVELS, EpisodeShape, History, rollout_shape
-from rlc.pricing.tokens import TRIES, Tokens, group_tokens, sampling_tokens, turn_tokens
+from rlc.pricing.tokens import (
+    TRIES,
+    Tokens,
+    group_tokens,
+    most_turn_tokens,
+    sampling_tokens,
+    turn_tokens,
+)
 
 WORKED = """\
 model policy {{ base = "{base}" }}
@@ -121,48 +128,61 @@ def test_the_tokens_of_an_episode(
 def test_turns_are_played_in_waves_and_only_the_chosen_are_trained_on() -> None:
     batch = BatchPlan("turns", 100, 1, 16, 1)
     shape = (EpisodeShape(P, O, T, R, "observations"),)
-    tokens = turn_tokens(shape, batch, cached=True)
+    tokens = turn_tokens(shape, batch)
     assert tokens.sample == 2 * 16 * T * R  # two waves of 16 × 5 turns
     assert tokens.train == pytest.approx(100 * (T * P + 10 * O + T * R) / T)
-    assert turn_tokens(shape, batch, cached=False).sample == pytest.approx((99 + 16 * T) * R)
+    most = most_turn_tokens([(shape, 1)], batch)
+    assert most.sample == pytest.approx((99 + 99 + 16 * T) * R)
 
 
-@given(
-    st.sampled_from(["all", "observations", "latest"]),
-    st.booleans(),
-    st.tuples(st.integers(1, 500), st.integers(0, 200), st.integers(1, 8), st.integers(1, 100)),
-    st.integers(1, 60),
-    st.integers(1, 8),
-    st.data(),
+SHAPES = st.builds(
+    EpisodeShape,
+    prompt=st.integers(1, 500),
+    observation=st.integers(0, 200),
+    turns=st.integers(1, 8),
+    reply=st.integers(1, 100),
+    history=st.sampled_from(["all", "observations", "latest"]),
+    extends=st.booleans(),
 )
+
+
+@given(st.lists(SHAPES, min_size=1, max_size=3), st.integers(1, 60), st.integers(1, 8), st.data())
 def test_no_batch_of_turns_takes_more_than_high(
-    history: History,
-    extends: bool,
-    size: tuple[int, int, int, int],
-    count: int,
-    parallel: int,
-    data: st.DataObject,
+    shapes: list[EpisodeShape], count: int, parallel: int, data: st.DataObject
 ) -> None:
-    """Waves of episodes of any length, and any choice of turns to train on."""
-    prompt, observation, turns, reply = size
-    extends = extends and history == "all"
-    full = EpisodeShape(prompt, observation, turns, reply, history, extends)
-    played = list[EpisodeShape]()
-    while sum(episode.turns for episode in played) < count:
-        lengths = st.lists(st.integers(1, turns), min_size=parallel, max_size=parallel)
-        played += [evolve(full, turns=length) for length in data.draw(lengths)]
+    """Waves of episodes of any environment and length, any of which fail and are played again, and
+    any choice of turns to train on."""
+    full = [evolve(one, extends=one.extends and one.history == "all") for one in shapes]
+    tries = data.draw(st.lists(st.integers(1, 3), min_size=len(full), max_size=len(full)))
+    batch = BatchPlan("turns", count, 1, parallel, 1)
+    kept, lost = list[EpisodeShape](), list[EpisodeShape]()
+
+    def turns(episodes: list[EpisodeShape]) -> int:
+        return sum(episode.turns for episode in episodes)
+
+    while turns(kept) < count and turns(lost) < batch.most_lost:
+        for _ in range(parallel):
+            which = data.draw(st.integers(0, len(full) - 1))
+            played = [
+                evolve(full[which], turns=data.draw(st.integers(1, full[which].turns)))
+                for _ in range(data.draw(st.integers(1, tries[which])))
+            ]
+            last = kept if data.draw(st.booleans()) else lost
+            last.append(played.pop())
+            lost += played
     sequences = [
         (i, episode.datum_tokens())
         if episode.one_datum
         else ((i, t), episode.prompt_at(t) + episode.reply)
-        for i, episode in enumerate(played)
+        for i, episode in enumerate(kept)
         for t in range(episode.turns)
     ]
     trained = dict(data.draw(st.permutations(sequences))[:count])
-    most = turn_tokens((full,), BatchPlan("turns", count, 1, parallel, 1), cached=False)
-    assert sum(episode.prompts() for episode in played) <= most.prefill + 1e-6
-    assert sum(episode.sampled() for episode in played) <= most.sample + 1e-6
-    assert sum(episode.datum_tokens() for episode in played) <= most.reference + 1e-6
+    shown = [((one,), number) for one, number in zip(full, tries, strict=True)]
+    most = most_turn_tokens(shown, batch)
+    assert sum(episode.prompts() for episode in kept + lost) <= most.prefill + 1e-6
+    assert sum(episode.sampled() for episode in kept + lost) <= most.sample + 1e-6
+    assert sum(episode.datum_tokens() for episode in kept) <= most.reference + 1e-6
     assert sum(trained.values()) <= most.train + 1e-6
 
 

@@ -54,6 +54,20 @@ def test_tries_after_failures_take_no_more(
         run_new(tmp_path / "run", job)
 
 
+@pytest.mark.parametrize("failure", ["drop", "retry(1) then drop", "penalise(-1)"])
+def test_a_batch_of_turns_most_of_which_are_lost_takes_no_more(
+    failure: str, tmp_path: Path
+) -> None:
+    """Others are played in their place, but not for ever."""
+    text = text_of("python", "none", "rl, plain", "turns", limits="max_tokens = 12, max_turns = 3")
+    text = text.replace(WORLDS["python"], f'python("{HERE}:MostlyFailing")')
+    text = text.replace("turns(5, parallel = 2)", "turns(40, parallel = 4)")
+    job = plan_of(text.replace("steps = 2", f"steps = 2  on_error = {failure}"))
+    assert job is not None
+    with bounded(job):
+        run_new(tmp_path / "run", job)
+
+
 @pytest.mark.server
 def test_what_an_agent_writes_itself_takes_no_more(tmp_path: Path) -> None:
     wordy = f'agent("{HERE}:wordy", tasks = rows("{DATA}/doors.jsonl"))'

@@ -74,6 +74,9 @@ STAGES = {
             "held out": f'heldout = rows("{DATA}/spell_duel.jsonl", n = 3)  every = 1',
         }.items()
     },
+    "rl, mixed": 'env other = gem("rg:chain_sum") |> chat()\n'
+    f"train main {{ model = policy  env = 3 * world + other  BATCH  {_RL}  "
+    "teacher = { world = reverse_kl(big)  other = forward_kl(big, top_k = 4) } }",
     **{
         f"sft, {name}": f"sft main {{ model = policy  {_DATA}  data = {data} }}"
         for name, data in {
@@ -169,6 +172,25 @@ class Flaky:
         return [FailsLate() for _ in range(size)]
 
 
+class EndsAtOnce:
+    """Episodes of one turn."""
+
+    first = FailsLate.first
+
+    def step(self, action: str) -> Observation:
+        return Observation("", reward=float(len(action)), done=True)
+
+
+class MostlyFailing:
+    """Of four episodes, three fail late, and one ends at once."""
+
+    opened = 0
+
+    def group(self, seed: int, size: int) -> list[FailsLate | EndsAtOnce]:
+        self.opened += 1
+        return [EndsAtOnce() if self.opened % 4 == 0 else FailsLate() for _ in range(size)]
+
+
 def pull(observation: str) -> str:
     return observation[-8:] or "e"
 
@@ -215,6 +237,10 @@ question; endpoint; rl, forward_kl; groups
 perfect; none; rl, held out; groups
 rows; function; sft, rows; turns
 rows; none; rl, asynchronous; groups
+spell; none; rl, mixed; groups
+game; none; rl, mixed; turns
+model; none; rl, mixed; turns
+solvers; none; rl, mixed; turns
 """
 
 

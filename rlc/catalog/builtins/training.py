@@ -187,7 +187,8 @@ SETTINGS = (
     builtin(
         "turns",
         "batch",
-        "single episodes until there are enough turns, then a random choice of exactly so many",
+        "single episodes until there are enough turns, then a random choice of exactly so many; "
+        "fewer if as many replies are lost with episodes that fail",
         lambda args: BatchPlan("turns", args.count, 1, args.parallel, args.updates),
         count("count", "turns that a step trains on", high=1_000_000),
         count("parallel", "episodes played side by side", 64, high=10_000),

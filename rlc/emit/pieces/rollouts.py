@@ -32,6 +32,7 @@ class Player:
     retries: int = 0  # of a failed episode
     then_stop: bool = False  # the run, where none helped; else it is left out
     repeats: bool = False  # the service gives all samples of a request the same seed
+    asked: int = 0  # replies, those of failed episodes included
 
     async def play(self, env: Env, number: int) -> list[Episode]:
         """All episodes of a task; their first replies come from one request."""
@@ -114,6 +115,7 @@ class Player:
             stop=stop,
             seed=seed % 2**31,
         )
+        self.asked += count
         sequences = await self.drawn(types.ModelInput.from_ints(prompt), count, params)
         self.usage.sampled += sum(len(sequence.tokens) for sequence in sequences)
         return sequences
@@ -172,8 +174,12 @@ async def play_groups(
 async def play_turns(
     player: Player, envs: Sequence[Env], cursor: dict[str, int], turns: int, wave: int
 ) -> list[Episode]:
-    """Waves of episodes side by side, until they have so many turns."""
+    """Waves of episodes side by side, until they have so many turns, or have lost as
+    many replies."""
     played: list[Episode] = []
-    while sum(len(episode.turns) for episode in played) < turns:
+    while (found := sum(len(episode.turns) for episode in played)) < turns:
+        if player.asked - found >= turns:
+            print(f"{found} turns of {turns}: too many episodes failed", flush=True)
+            break
         played += await play_groups(player, envs, cursor, wave)
     return played

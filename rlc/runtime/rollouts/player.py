@@ -223,9 +223,17 @@ async def close_all(things: Iterable[AsyncClosable]) -> None:
 
 
 @define
+class Replies:
+    """A number of replies that goes up."""
+
+    number: int = 0
+
+
+@define
 class Player:
     """Plays tasks with one snapshot of the weights and counts the tokens it uses.
 
+    ``asked`` counts the replies, those of rollouts that fail included, also where a copy plays.
     ``sampling`` is the stage's; the temperature and length of replies are each environment's.
     ``topk``: how many of the most likely tokens come with each reply, in the place of each token.
     Every episode that is opened is closed, however it ends.
@@ -239,6 +247,7 @@ class Player:
     staleness: int = 0
     pasts: Mapping[int, Responder] = field(factory=dict)  # the policy as it was, as an opponent
     topk: int = 0
+    asked: Replies = field(factory=Replies)
     _loop_yield: EventLoopYield = field(factory=EventLoopYield, init=False)
 
     async def play(self, task: Task) -> list[Rollout]:
@@ -491,6 +500,7 @@ class Player:
         if self.topk:
             wanted = more.get("topk_sample_logprobs", 0)
             more["topk_sample_logprobs"] = max(wanted, self.topk)
+        self.asked.number += count
         async with Deadline(None, "sampling") as spent:
             response = await self.client.sample(prompt, count, params, **more)
         attempt.add_span("sampling", spent)

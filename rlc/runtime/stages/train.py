@@ -151,6 +151,7 @@ class TrainStage(Stage[LogprobScorers]):
     averages: RunningBaselines | None
     heldout: Mapping[str, StepFunction]
     _played: Counter[int] = field(factory=Counter, init=False)
+    _has_lost: bool = field(default=False, init=False)  # whether a step lost too many replies
     _streamed: dict[int, StreamedGroups] = field(factory=dict, init=False)
 
     def functions(self) -> dict[str, StepFunction]:
@@ -212,11 +213,16 @@ class TrainStage(Stage[LogprobScorers]):
         return await self._streamed[step].part()
 
     async def _play_turns(self, player: Player, step: int) -> list[Rollout]:
-        """Play parallel episodes, again and again until there are enough turns, or none at all."""
-        batch, played = self.source.batch, list[Rollout]()
-        while sum(len(rollout.turns) for rollout in played) < batch.count:
+        """Play parallel episodes, again and again until there are enough turns, or none at all, or
+        too many replies are lost; a task without any counts as a reply."""
+        batch, played, begun = self.source.batch, list[Rollout](), 0
+        while (turns := sum(len(rollout.turns) for rollout in played)) < batch.count:
+            if (lost := max(player.asked.number, begun) - turns) >= batch.most_lost:
+                self._note_lost(step, turns, lost)
+                break
             self._played[step] = 0
             tasks = self.stream.take(batch.parallel or batch.count)
+            begun += len(tasks)
             groups = await self._play(player, step, len(tasks), tasks)
             round_ = [rollout for group in groups for rollout in group]
             played.extend(round_)
@@ -224,6 +230,15 @@ class TrainStage(Stage[LogprobScorers]):
                 break
         self.stream.end_step()
         return played
+
+    def _note_lost(self, step: int, turns: int, lost: int) -> None:
+        """Say why a step has fewer turns than planned, for the first such step."""
+        if not self._has_lost:
+            self._has_lost = True
+            self.observer.note(
+                f"step {step} trains on {turns:,} of {self.source.batch.count:,} turns: {lost:,} "
+                "replies were lost with rollouts that failed, and no more are played in their place"
+            )
 
     async def _play(
         self, player: Player, step: int, planned: int, tasks: Sequence[Task]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.runtime.service_guard import Watchdog
+from rlc.runtime.summary import Observer
 from rlc.service.interface import ServiceError, ServiceLostError
 
 pytestmark = pytest.mark.plain
@@ -233,6 +235,28 @@ def test_a_batch_of_turns_in_which_all_fail_is_a_lost_step_and_no_endless_one(
     with pytest.raises(RunError, match="the game is broken"):
         run_new(tmp_path / "run", plan)
     assert len(metrics(tmp_path / "run")) == 3
+
+
+class Notes(Observer):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_a_batch_of_turns_ends_short_once_as_many_replies_are_lost(
+    tmp_path: Path, trouble: Trouble
+) -> None:
+    trouble.broken = lambda number: "crash" if number % 8 else ""
+    fields = {"batch": "turns(14, parallel = 8)", "advantage": "rebn()", "steps": "2"}
+    observer = Notes()
+    run_new(tmp_path / "run", tiny(train(**fields, on_error="drop")), observer=observer)
+    for record in metrics(tmp_path / "run"):
+        turns = record["turns/mean"] * record["rollouts/played"]
+        assert (0 < turns < 14, record["rollouts/failed"]) == (True, 14)
+    (note,) = (text for text in observer.notes if "lost" in text)
+    assert re.match(r"step 1 trains on \d of 14 turns: 14 replies were lost with rollouts", note)
 
 
 SHORT = DeadlinesPlan(request=60.0, unreachable=0.05, step=None)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlc.pricing.tokens import tasks_of
 from rlc.runtime.rollouts.tasks import draw, new_cursor
 
 weights = st.dictionaries(st.sampled_from("abcd"), st.floats(0.1, 10), min_size=1, max_size=4)
@@ -26,6 +29,19 @@ def test_every_share_is_within_one_task_of_its_weight(mix: dict[str, float], cou
     total = sum(mix.values())
     for env, weight in mix.items():
         assert abs(cursor[env] - weight / total * count) < len(mix)
+
+
+@given(weights, st.integers(1, 40), st.integers(1, 5))
+def test_no_environment_has_more_tasks_than_high(
+    mix: dict[str, float], count: int, steps: int
+) -> None:
+    """A task is a whole one, so a step may have more of an environment than its share."""
+    cursor = new_cursor(list(mix))
+    for _ in range(steps):
+        draw(mix, cursor, count)
+    envs: list[Any] = [SimpleNamespace(name=name, weight=weight) for name, weight in mix.items()]
+    for env in envs:
+        assert cursor[env.name] <= steps * tasks_of(env, envs, count, "high")
 
 
 @given(weights, st.integers(0, 30), st.integers(0, 30))
