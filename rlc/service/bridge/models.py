@@ -22,7 +22,7 @@ from tinker.types.try_again_response import TryAgainResponse
 
 from rlc.catalog import LIKELIHOOD
 from rlc.service.bridge.skyrl import SkyRL
-from rlc.service.bridge.sums import ModelPass, summed, with_sum
+from rlc.service.bridge.sums import ModelPass, complete, summed, with_sum
 from rlc.service.http import JSON, RefusedRequest
 from rlc.service.interface import ServiceError, ServiceLostError
 
@@ -295,13 +295,13 @@ class Bridge:
     async def forward(self, model: BridgedModel, given: ModelPass) -> Awaitable[Any]:
         """Ask for a pass without a gradient."""
         averaged = await self._is_averaged(model)
-        wanted = summed(given, 1) if averaged else given
+        wanted = summed(given, 1) if averaged else complete(given)
         made = await self.skyrl.pass_data(model.theirs, model.number(), wanted, False)
         return self._averaged(made, given, 1) if averaged else self._plain(made)
 
     async def backward(self, model: BridgedModel, given: ModelPass) -> Awaitable[Any]:
         return self._plain(
-            await self.skyrl.pass_data(model.theirs, model.number(), given, backward=True)
+            await self.skyrl.pass_data(model.theirs, model.number(), complete(given), backward=True)
         )
 
     async def _pass(

@@ -39,9 +39,7 @@ def summed(given: ModelPass, datums: int) -> ModelPass:
     if given.loss not in losses:
         why = f"SkyRL's engine for JAX computes no `{given.loss}`: it has {', '.join(losses)}"
         raise ServiceError(why)
-    known = {} if given.loss == LIKELIHOOD.name else service_settings(given.loss)
-    if unknown := set(given.config or {}) - set(known):
-        raise ServiceError(f"`{given.loss}` has no setting `{min(unknown)}`")
+    given = complete(given)
     data = [
         _averaged(datum, given.loss, length * datums)
         for datum, length in zip(given.data, lengths(given), strict=True)
@@ -49,6 +47,18 @@ def summed(given: ModelPass, datums: int) -> ModelPass:
     if given.loss == LIKELIHOOD.name:
         return ModelPass(UNIT_RATIO.name, UNIT_RATIO.config, data)
     return ModelPass(given.loss, given.config, data)
+
+
+def complete(given: ModelPass) -> ModelPass:
+    """Return a pass with the settings of its loss that are not given: SkyRL has defaults of its
+    own. Raise ServiceError for a setting that the loss does not have."""
+    if given.loss == LIKELIHOOD.name or given.loss not in (provider("skyrl").losses or ()):
+        return given
+    usual = service_settings(given.loss)
+    if unknown := set(given.config or {}) - set(usual):
+        raise ServiceError(f"`{given.loss}` has no setting `{min(unknown)}`")
+    stated = {key: value for key, value in usual.items() if value is not None}
+    return ModelPass(given.loss, {**stated, **(given.config or {})} or None, given.data)
 
 
 def lengths(given: ModelPass) -> list[int]:
