@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,7 @@ class CheckedStage:
     parts: dict[str, Any]
     origins: Origins
     complete: bool
+    moved: Callable[[StagePlan], StagePlan] | None = None  # to the service that a command names
 
     @property
     def name(self) -> str:
@@ -76,7 +77,8 @@ class CheckedStage:
         """Return the stage's plan; only for a complete one."""
         loss = self.parts.get("loss")
         labelled = type(loss) is PreferenceLossPlan and preference_traits(loss.name).labelled
-        return stage_of(self.decl.kind.id, self.name, self.parts, labelled)
+        plan = stage_of(self.decl.kind.id, self.name, self.parts, labelled)
+        return plan if self.moved is None else self.moved(plan)
 
 
 def check_stage(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rlc.check import CheckedStage, report_budgets, report_evaluations, report_services
@@ -52,7 +53,7 @@ def load(
     source, found = read_source(path)
     if source is None:
         return CompileResult(None, found)
-    compiled = compile_source(source, overrides, seed, folder, reader)
+    compiled = compile_source(source, overrides, seed, folder, reader, service=service)
     found = compiled.diagnostics
     if compiled.plan is None and not found.has_errors and all(d.code != "RL0301" for d in found):
         report_no_stage(Span(source, 0, 0), found)  # a check takes it for one that is imported
@@ -87,16 +88,26 @@ def compile_source(
     folder: str = "",
     reader: Reader | None = None,
     read: Read = read_source,
+    service: str | None = None,
 ) -> CompileResult:
     """Compile a recipe, with the values that ``overrides`` put into it; paths in these start at
     ``folder``. With a ``reader`` the data that it names is read and checked too. ``read`` reads the
-    files that it imports."""
-    analysis, sweeps, found = _checked(source, overrides, folder, reader, seed, read)
+    files that it imports. Budgets and expectations are judged as of ``service``, if it is given;
+    :func:`load` says whether the plan can run there."""
+    analysis, sweeps, found = _checked(source, overrides, folder, reader, seed, read, service)
     if analysis is None or not analysis.stages:
         return CompileResult(None, found)
     origin, first = "default" if seed is None else "--seed", DEFAULT_SEED if seed is None else seed
     given = analysis.stages, analysis.expectations
     return _result(_plan(source.name, *given, first, origin, reader), found, sweeps)
+
+
+def _on_service(analysis: Analysis, service: str, recipe: str) -> Analysis:
+    from rlc.compile.variants import stage_on_service
+
+    moved = partial(stage_on_service, service=service, recipe=recipe)
+    stages = tuple(evolve(stage, moved=moved) for stage in analysis.stages)
+    return evolve(analysis, stages=stages)
 
 
 def _result(plan: Plan, found: Diagnostics, sweeps: tuple[Sweep, ...]) -> CompileResult:
@@ -140,6 +151,7 @@ def _checked(
     reader: Reader | None = None,
     seed: int | None = None,
     read: Read = read_source,
+    service: str | None = None,
 ) -> tuple[Analysis | None, tuple[Sweep, ...], Diagnostics]:
     """Return analysis, sweeps and findings; None and no sweeps if there are errors but those of
     expectations."""
@@ -154,7 +166,10 @@ def _checked(
     analysis = analyse(recipe, found, reader)
     if found.has_errors or not analysis.complete:
         return None, (), found
-    report_services(analysis.stages, found)
+    if service is None:
+        report_services(analysis.stages, found)
+    else:
+        analysis = _on_service(analysis, service, source.name)
     report_budgets(analysis.stages, source.name, found)
     report_evaluations(analysis.stages, source.name, found)
     if analysis.expectations:

@@ -64,20 +64,6 @@ def on_service(plan: Plan, service: str) -> Plan:
     if there.refusal is not None:
         raise ServiceMismatchError(there.refusal)
 
-    def on(model: ModelPlan) -> ModelPlan:
-        """Return a model there, with the context that it has there and the prices of it that are
-        stated."""
-        if model.service == service:
-            return model
-        offered = there.offered(model.base)
-        context, price = model.context, stated_price(model.base, service, plan.recipe)
-        if offered is not None and offered.context is not None:
-            context = min(context or offered.context, offered.context)
-        return evolve(model, service=service, context=context, price=price)
-
-    def moved(state: ModelState) -> ModelState:
-        return evolve(state, model=on(state.model))
-
     for stage in plan.stages:
         for path, model in models_of(stage):
             known = find_model(model.base)
@@ -93,16 +79,37 @@ def on_service(plan: Plan, service: str) -> Plan:
                     "a state stays on the service that saved it",
                 )
             provenance[f"stages.{stage.name}.{path}.service"] = ORIGIN
-            if on(model).context != model.context:
+            if _on(model, service, plan.recipe).context != model.context:
                 provenance[f"stages.{stage.name}.{path}.context"] = ORIGIN
-    stages = tuple(
-        with_asked_models(evolve(stage, model=on(stage.model)), moved) for stage in plan.stages
-    )
+    stages = tuple(stage_on_service(stage, service, plan.recipe) for stage in plan.stages)
     lacks = [(stage.name, lack) for stage in stages for lack in stage_limits(stage, there)]
     for name, lack in lacks:
         more = f" (and {len(lacks) - 1} more)" if len(lacks) > 1 else ""
         raise ServiceMismatchError(f"{name}.{lack.path}: {lack.what}{more}", lack.instead)
     return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
+
+
+def stage_on_service(stage: StagePlan, service: str, recipe: str) -> StagePlan:
+    """Return a stage with every model on ``service``, whether it can run there or not."""
+
+    def moved(state: ModelState) -> ModelState:
+        return evolve(state, model=_on(state.model, service, recipe))
+
+    own = evolve(stage, model=_on(stage.model, service, recipe))
+    there: StagePlan = with_asked_models(own, moved)
+    return there
+
+
+def _on(model: ModelPlan, service: str, recipe: str) -> ModelPlan:
+    """Return a model there, with the context that it has there and the prices of it that are
+    stated."""
+    if model.service == service:
+        return model
+    offered = provider(service).offered(model.base)
+    context, price = model.context, stated_price(model.base, service, recipe)
+    if offered is not None and offered.context is not None:
+        context = min(context or offered.context, offered.context)
+    return evolve(model, service=service, context=context, price=price)
 
 
 D = TypeVar("D", bound=AnyData)

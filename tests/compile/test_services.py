@@ -34,3 +34,17 @@ def test_a_model_of_this_machine_can_be_trained_through_a_server() -> None:
 def test_the_embedded_engine_has_no_hosted_models() -> None:
     with pytest.raises(ServiceMismatchError, match="not on this machine"):
         on_service(plan_on("Qwen/Qwen3-8B"), "local")
+
+
+def test_expectations_and_budgets_are_judged_where_the_job_runs() -> None:
+    text = RECIPE.format(base="Qwen/Qwen3.5-4B").replace(
+        "steps = 1", "budget = limit(usd = $0.0001)"
+    )
+    text = text.replace("loss =", "steps = 9  loss =") + "expect main.cost.high == $0\n"
+
+    def found(service: str | None) -> set[str]:
+        compiled = compile_source(Source("r.rl", text), service=service)
+        return {one.code for one in compiled.diagnostics if one.severity == "error"}
+
+    assert found(None) == found("tinker") == {"RL0460", "RL0674"}
+    assert not found("skyrl")  # which bills nothing
