@@ -52,9 +52,9 @@ def summed(given: ModelPass, datums: int) -> ModelPass:
 def complete(given: ModelPass) -> ModelPass:
     """Return a pass with the settings of its loss that are not given: SkyRL has defaults of its
     own. Raise ServiceError for a setting that the loss does not have."""
-    if given.loss == LIKELIHOOD.name or given.loss not in (provider("skyrl").losses or ()):
+    if given.loss not in (provider("skyrl").losses or ()):
         return given
-    usual = service_settings(given.loss)
+    usual = {} if given.loss == LIKELIHOOD.name else service_settings(given.loss)
     if unknown := set(given.config or {}) - set(usual):
         raise ServiceError(f"`{given.loss}` has no setting `{min(unknown)}`")
     stated = {key: value for key, value in usual.items() if value is not None}
