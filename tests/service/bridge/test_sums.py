@@ -1,7 +1,7 @@
 """The gradients of an engine that averages, of passes written for it, are those of Tinker's sums.
 
 The engine is SkyRL's for JAX, as a formula: the loss of a datum over the larger of the sum of its
-weights and 1e-9, the mean of that over all datums of a step. Dimensions: D datums, T targets of one.
+weights and 1e-9, the mean of that over all datums of a step. Dimensions: T targets of a datum.
 """
 
 from __future__ import annotations
