@@ -25,6 +25,7 @@ from rlc.service.interface import ServiceClient
 
 T = TypeVar("T")
 Talk = Callable[[ServiceClient], Awaitable[T]]
+Start = Callable[..., SkyRLServer]
 SMALL = {
     "batch": "groups(2, group_size = 2)",
     "sampling": "sample(max_tokens = 6)",

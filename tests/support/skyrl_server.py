@@ -11,8 +11,7 @@ logprobs alone, `forward_backward` the sum as ``total_loss:sum``, and a step the
 gradient as ``skyrl.ai/grad_norm``.
 
 Models, requests and checkpoints are in a database, which outlives the process of a server
-(`SkyRLServer.restart`). ``broken``, ``dropped``, ``refused_passes`` and ``poll_seconds`` make it
-misbehave.
+(`SkyRLServer.restart`); what is said of `SkyRLServer` makes it misbehave.
 """
 
 from __future__ import annotations
@@ -294,6 +293,8 @@ class Process:
         if kind == "load_weights":
             source, name, optimizer = body
             saved = self.db.checkpoints[source, "weights", name]
+            if (source, "weights", name) in self.server.lost_files:
+                raise ValueError(f"Training checkpoint not found in {source}/{name}.tar.gz")
             assert saved is not None
             await engine.in_turn(lambda _: slot.load(saved, optimizer))
             return {"type": kind}
@@ -303,7 +304,7 @@ class Process:
         return {"type": kind, **answer}
 
     async def _passed(self, slot: Slot, given: Pass) -> Any:
-        if self.server.refused_passes.pop(given.seq_id, None):
+        if given.seq_id in self.server.refused_passes:
             raise ValueError("the device is out of memory")
         if given.loss not in _OF_JAX:
             raise ValueError(f"Loss functions ['{given.loss}'] are not supported by the backend")
@@ -367,8 +368,10 @@ class SkyRLServer:
         most_models: that its engine has room for.
         poll_seconds: for which it holds a poll before it answers 408.
         broken: what is answered at once at an endpoint that begins so: status and body.
+        before: what happens once, when an endpoint is asked.
         dropped: how many times the connection breaks after such a request was done.
         refused_passes: numbers of passes that the engine fails at.
+        lost_files: of checkpoints whose rows are there.
     """
 
     engine: LocalService
@@ -377,8 +380,10 @@ class SkyRLServer:
     most_models: int = 12
     poll_seconds: float = 300.0
     broken: dict[str, tuple[int, Any]] = field(factory=dict)
+    before: dict[str, Callable[[], object]] = field(factory=dict)
     dropped: Counter[str] = field(factory=Counter)
-    refused_passes: dict[int | None, bool] = field(factory=dict)
+    refused_passes: set[int | None] = field(factory=set)
+    lost_files: set[tuple[str, str, str]] = field(factory=set)
     database: Database = field(factory=Database)
     requests: list[tuple[str, Body]] = field(factory=list, init=False)
     statuses: Counter[int] = field(factory=Counter, init=False)
@@ -444,6 +449,7 @@ def build_app(server: SkyRLServer) -> ASGIApp:
             return
         process.begin()
         path = scope["path"].removeprefix(f"{_API}/")
+        server.before.pop(path, lambda: None)()
         found = next((a for name, a in server.broken.items() if path.startswith(name)), None)
         answer = asgi if found is None else _said(*found)
         breaks = found is None and server.dropped[path] > 0

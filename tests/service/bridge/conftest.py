@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,10 @@ import pytest
 from rlc.service.bridge import app, models, skyrl
 
 if TYPE_CHECKING:
+    from bridge_support import Start
     from skyrl_server import SkyRLServer
 
     from rlc.service.engine.service import LocalService
-
-Start = Callable[..., "SkyRLServer"]
 
 
 @pytest.fixture(scope="module")

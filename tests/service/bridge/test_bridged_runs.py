@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+
 import pytest
 from bridge_support import (
+    Start,
     Watcher,
     assert_same_numbers,
     numbers,
@@ -13,9 +15,8 @@ from bridge_support import (
     small_job,
     there,
 )
-from conftest import Start
 from killing import Victim
-from run_support import TINY, block, compiled, rollouts
+from run_support import TINY, block, compiled
 from skyrl_server import SkyRLServer
 
 from rlc.cli.main import main
@@ -51,9 +52,9 @@ def test_a_run_is_that_of_the_embedded_engine(
     assert summary.state == "finished"
     assert_same_numbers(tmp_path / "run", expected)
     assert server.process.slots == {}, "the models are unloaded at the end"
-    deletes = server.in_protobuf
     states = [name for _, kind, name in server.database.checkpoints if kind == "weights"]
-    assert states == (["main-000002", "main-000003"] if deletes else states[:1] + states[1:])
+    wanted = ["main-000001", "main-000002", "main-000003"]
+    assert states == (wanted[1:] if server.in_protobuf else wanted), watcher.notes
 
 
 @pytest.mark.parametrize("kind", ["sft", "preference", "own loss", "streamed", "two updates"])
@@ -126,15 +127,16 @@ def test_a_killed_run_goes_on_to_the_same_end(
 def test_a_sweep_trains_four_models_side_by_side(
     tmp_path: Path, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of which a session each has a model at a time, and no more room is needed."""
+    """Each in a session of its own."""
     server = start()
-    tried = "of = main  over = { rate = [1e-3, 3e-3] }  seeds = 2  metric = reward"
+    tried = "of = main  over = { rate = [1e-3, 3e-3] }  seeds = 2  metric = main.reward"
     job = "param rate: float = 1e-3\n" + small_job(optimizer="adam(rate)", steps="2")
     recipe = tmp_path / "small.rl"
     recipe.write_text(f"{SKYRL}{job.replace(TINY, '')}sweep rates {{ {tried} }}\n")
     words = ["sweep", str(recipe), "--base-url", server.url, "--run-dir", str(tmp_path / "out")]
     assert main(words) == 0, capsys.readouterr()
-    assert "4 of 4" in capsys.readouterr().out
+    assert "finished: 4 finished" in capsys.readouterr().out
+    assert len(server.asked("create_session")) >= 4
     assert server.process.slots == {}
 
 
