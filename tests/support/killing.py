@@ -216,13 +216,14 @@ class Victim:
     recipe: Path
     path: Path
     log: Path
+    seed: int = 3
     begun: bool = field(default=False, init=False)
 
     @property
     def words(self) -> list[str]:
         if self.begun and (self.path / "journal.sqlite").exists():
             return ["run", "--resume", str(self.path)]
-        return ["run", str(self.recipe), "--seed", "3", "--run-dir", str(self.path)]
+        return ["run", str(self.recipe), "--seed", str(self.seed), "--run-dir", str(self.path)]
 
     def kill_after(self, seconds: float) -> Kill | None:
         """Kill it ``seconds`` after it has begun to work; return None if it ended before."""

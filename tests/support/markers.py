@@ -23,6 +23,7 @@ from typing import Any
 TESTS = Path(__file__).parents[1]
 FOLDERS = {
     "envs/cookbook": {"engine"},
+    "service/bridge": {"engine"},
     "service/hosted": {"engine"},
     "service/inference": {"engine", "server"},
     "service/server": {"engine", "server"},

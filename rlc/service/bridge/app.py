@@ -26,8 +26,8 @@ from tinker import types
 
 from rlc.catalog import TINY, model_names
 from rlc.service import tiny
-from rlc.service.bridge.models import Bridge, OrderedRequest, Reply, renamed
-from rlc.service.bridge.skyrl import API, SkyRL
+from rlc.service.bridge.models import STATUSES, Bridge, OrderedRequest, Reply, renamed, sentence
+from rlc.service.bridge.skyrl import API, SkyRL, UnknownError
 from rlc.service.bridge.sums import ModelPass
 from rlc.service.http import (
     JSON,
@@ -152,8 +152,13 @@ async def _load_weights(
     async def load() -> Reply:
         base, rank = str(state["base_model"]), int(state["lora_rank"])
         theirs = await _created(bridge, session, base, rank, None)
-        await (await _loading(bridge, theirs, request))
-        bridge.add(name, theirs, session)
+        bridge.add(name, theirs, session)  # to be unloaded with the others, if it is of no use
+        try:
+            await (await _loading(bridge, theirs, request))
+        except ServiceError as error:
+            if "checkpoint not found" in str(error):  # its files are gone, and its row is there
+                raise UnknownError(error.message) from error
+            raise
         return _in_json(types.LoadWeightsResponse(path=request.path, model_id=name))
 
     return _promised(bridge, name, load)
@@ -414,8 +419,16 @@ def build_bridge(url: str, key: str | None = None) -> ASGIApp:
         return Route(f"{API}/{path}", endpoint, methods=[method])
 
     routes = [route(*address, handler) for address, handler in _HANDLERS.items()]
-    app: ASGIApp = Starlette(routes=routes, exception_handlers=ON_ERROR)
+    on_error = {**ON_ERROR, **{kind: _with_status(status) for kind, status in STATUSES.items()}}
+    app: ASGIApp = Starlette(routes=routes, exception_handlers=on_error)
     return require_local_host(app) if key is None else require_key(app, key_checker(key))
+
+
+def _with_status(status: int) -> Callable[..., Awaitable[Response]]:
+    async def respond(_: Request, error: ServiceError) -> Response:
+        return JSONResponse({"detail": sentence(error)}, status)
+
+    return respond
 
 
 async def _read(request: Request, kind: type[Any]) -> Any:

@@ -21,7 +21,7 @@ from tinker import types
 from tinker.types.try_again_response import TryAgainResponse
 
 from rlc.catalog import LIKELIHOOD
-from rlc.service.bridge.skyrl import SkyRL
+from rlc.service.bridge.skyrl import SkyRL, UnknownError
 from rlc.service.bridge.sums import ModelPass, complete, summed, with_sum
 from rlc.service.http import JSON, RefusedRequest
 from rlc.service.interface import ServiceError, ServiceLostError
@@ -29,9 +29,16 @@ from rlc.service.interface import ServiceError, ServiceLostError
 _POLL_SECONDS = 25.0  # the SDK gives a poll 45
 _KEEP_FETCHED = 60.0  # the connection may break while an answer goes out
 _GRACE = 0.02  # seconds in which a step follows the passes of it, if they are not awaited
+_SPOILED = (
+    "a pass of this model's step failed, and the others cannot be taken back from the server",
+    "go on from its last saved state, with a new client",
+)
 _KEPT_SNAPSHOTS = 2  # of a model: the one in use, and the one before it
 _RENAMED = {"skyrl.ai/grad_norm": "grad_norm", "total_loss:sum": "loss:sum"}
 _log = logging.getLogger(__name__)
+
+# Statuses of errors that the SDK raises at once. 424, a failed dependency: SkyRL itself is lost.
+STATUSES = {UnknownError: 404, ServiceLostError: 424}
 
 Reply = tuple[bytes, str]  # a content and its type
 Write = Callable[[Any], Reply]
@@ -54,7 +61,8 @@ class Promises:
         return name in self._open
 
     async def answer(self, name: str) -> Response:
-        """Return an answer, HTTP 408 if it is not there yet, and 410 if nobody knows of it."""
+        """Return an answer, HTTP 408 if it is not there yet, and 410 if nobody knows of it.
+        Raise the error of one that has a status of its own (`STATUSES`)."""
         if (task := self._open.get(name)) is None:
             raise RefusedRequest(410, f"There is no promise {name}: it was answered long ago.")
         await asyncio.wait([task], timeout=_POLL_SECONDS)
@@ -64,6 +72,8 @@ class Promises:
         asyncio.get_running_loop().call_later(_KEEP_FETCHED, self._open.pop, name, None)
         try:
             content, kind = task.result()
+        except (UnknownError, ServiceLostError):
+            raise
         except Exception as error:
             content, kind = _failure(error), JSON
         return Response(content, media_type=kind)
@@ -78,13 +88,13 @@ def _failure(error: Exception) -> bytes:
     mine = not isinstance(error, ServiceError | RefusedRequest)
     if mine:
         _log.error("a request failed", exc_info=error)
-    text = f"{type(error).__name__}: {error}" if mine else _said(error)
-    lost = mine or isinstance(error, ServiceLostError)
-    category = types.RequestErrorCategory.Server if lost else types.RequestErrorCategory.User
+    text = f"{type(error).__name__}: {error}" if mine else sentence(error)
+    category = types.RequestErrorCategory.Server if mine else types.RequestErrorCategory.User
     return types.RequestFailedResponse(error=text, category=category).model_dump_json().encode()
 
 
-def _said(error: Any) -> str:
+def sentence(error: Any) -> str:
+    """Return an error and its hint."""
     return f"{error.message} ({error.hint})" if error.hint else str(error.message)
 
 
@@ -139,6 +149,7 @@ class BridgedModel:
     snapshots: list[str] = field(factory=list, init=False)  # names, the newest last
     numbers: dict[int, str] = field(factory=dict, init=False)  # promises by the SDK's number
     worker: asyncio.Future[Any] | None = field(default=None, init=False)
+    spoiled: bool = field(default=False, init=False)  # a part of a gradient cannot be taken back
     _sent: int = field(default=0, init=False)
 
     def number(self) -> int:
@@ -206,6 +217,10 @@ class Bridge:
         turn: OrderedRequest | None = None
         while True:
             turn = turn or await model.turns.get()
+            if model.spoiled and (turn.steps or turn.passed is not None):
+                turn.fail(ServiceError(*_SPOILED))
+                turn = None
+                continue
             if turn.passed is not None:
                 try:
                     held = await self._is_averaged(model)
@@ -257,35 +272,29 @@ class Bridge:
     async def _send_held(
         self, model: BridgedModel, waiting: list[OrderedRequest], step: OrderedRequest
     ) -> None:
-        """Send the passes of a step, of which those ``waiting`` have no answer yet, and the step,
-        unless one of the passes is refused: half a gradient is none."""
+        """Send the passes of a step, of which those ``waiting`` have no answer yet, and the step
+        when they are done. If one of them fails, the step does, too: half a gradient is none."""
         held, model.held = model.held, []
         datums = sum(len(one.data) for one in held)
         answered = len(held) - len(waiting)
         coming = list[asyncio.Future[Any]]()
         try:
-            for given in held:
-                wanted = summed(given, datums)
+            for given, wanted in [(one, summed(one, datums)) for one in held]:
+                model.spoiled = True  # until the step is taken
                 made = await self.skyrl.pass_data(model.theirs, model.number(), wanted, True)
                 later = self._averaged(made, given, datums)
                 coming.append(_keep(asyncio.ensure_future(later)))
+            for turn, one in zip(waiting, coming[answered:], strict=True):
+                turn.follow(one)
+            await asyncio.gather(*coming)
         except Exception as error:
             for turn in [*waiting, step]:
                 turn.fail(error)
             for one in coming:
                 one.cancel()
             return
-        for turn, one in zip(waiting, coming[answered:], strict=True):
-            turn.follow(one)
-
-        async def both(stepped: Awaitable[Any]) -> Any:
-            await asyncio.gather(*coming)
-            return await stepped
-
-        async def send() -> Awaitable[Any]:
-            return both(await step.send())
-
-        await _send(OrderedRequest(send), step)
+        model.spoiled = False
+        await _send(step)
 
     async def _averaged(
         self, promise: str, given: ModelPass, datums: int

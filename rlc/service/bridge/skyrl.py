@@ -30,10 +30,15 @@ _PAUSE = 0.5  # seconds between two attempts
 _ATTEMPTS = 5  # at a request that fails in the server
 _POLL_SECONDS = 330.0  # it holds a poll for 300
 _ANSWER_SECONDS = 120.0
+_NO_ROUTE = "Not Found"  # what FastAPI says of a path
 _FORGOTTEN = (
     "it was started anew without its database, or the session was silent for 300 s",
     "the run can be resumed from its last checkpoint, if that is still there",
 )
+
+
+class UnknownError(ServiceError):
+    """Something saved that the server does not have, or no longer."""
 
 
 @define(eq=False)
@@ -48,15 +53,16 @@ class SkyRL:
 
     async def look(self) -> None:
         """Find out what this version takes. Raise ServiceError if the server is not SkyRL's."""
-        answer = await self.ask("GET", "/openapi.json", root="")
         try:
-            paths = answer.json()["paths"]
+            paths = (await self.ask("GET", "/openapi.json", root="")).json()["paths"]
             passes, checkpoints = f"{API}/forward_backward", f"{API}/training_runs/{{unique_id}}"
             self.in_protobuf = "requestBody" not in paths[passes]["post"]
             self.deletes = any("delete" in paths[p] for p in paths if p.startswith(checkpoints))
-        except (ValueError, KeyError, TypeError) as error:
+        except ServiceLostError:
+            raise
+        except (ServiceError, ValueError, KeyError, TypeError) as error:
             hint = "for another server of Tinker's API leave `--service skyrl` out"
-            raise ServiceError(f"{self.url} is not a server of SkyRL", hint) from error
+            raise ServiceError(f"there is no server of SkyRL at {self.url}", hint) from error
 
     async def ask(
         self,
@@ -174,16 +180,19 @@ class SkyRL:
 
 
 def _accepted(answer: httpx.Response, path: str) -> httpx.Response:
-    """Return an answer. Raise ServiceError for a refusal: 408 is none, and asks for patience."""
+    """Return an answer. Raise ServiceError for a refusal, and UnknownError if that is of something
+    saved: 408 is none, and asks for patience."""
     if answer.status_code < 400 or answer.status_code == 408:
         return answer
-    what, hint = f"SkyRL refuses `{path[1:]}`: {_detail(answer)}", None
-    if answer.status_code == 404 and path != "/weights_info" and "not found" in what.lower():
-        message, hint = _FORGOTTEN
-        what = f"SkyRL no longer knows what `{path[1:]}` is about ({_detail(answer)}): {message}"
-    error = ServiceError(what, hint)
-    error.status = answer.status_code  # type: ignore[attr-defined]
-    raise error
+    said, asked = _detail(answer), path[1:]
+    is_missing = answer.status_code == 404 and said != _NO_ROUTE
+    if is_missing and (answer.request.method != "POST" or path == "/weights_info"):
+        raise UnknownError(f"SkyRL does not know what `{asked}` is about: {said}")
+    if is_missing or "not loaded" in said:  # of a future, at its poll
+        why, hint = _FORGOTTEN
+        what = f"SkyRL no longer knows what `{asked}` is about ({said}): {why}"
+        raise ServiceLostError(what, hint)
+    raise ServiceError(f"SkyRL refuses `{asked}`: {said}")
 
 
 def _detail(answer: httpx.Response) -> str:

@@ -106,6 +106,7 @@ _BY_STATUS = {
     ),
     413: _Refusal("{where} refused a request as too large: {detail}", lost=False),
     415: _Refusal("{where} does not speak the Tinker API: {detail}", "check the address"),
+    424: _Refusal("a request failed on {where}: {detail}", _LATER),  # what the bridge to it says
     429: _Refusal(
         "{where} keeps refusing requests as too many, after all retries: {detail}",
         f"other runs of this account count too; {_LATER}",
@@ -122,7 +123,7 @@ def translate(error: BaseException, where: str) -> ServiceError:
     """Return an exception of the SDK as one sentence; ``where`` names the server."""
     if isinstance(error, ServiceError):
         return error
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, RuntimeError) and _POISONED in str(cause):
             first = cause.__cause__ or cause
             return _ended(f"an earlier custom loss failed: {_short(str(first))}")
@@ -144,7 +145,7 @@ def translate(error: BaseException, where: str) -> ServiceError:
         if isinstance(cause, tinker.APITimeoutError):
             return _say(_BY_STATUS[408], where, "the request timed out")
         if isinstance(cause, tinker.APIConnectionError):
-            texts = [text for text in map(str, _causes(cause)) if text]  # the innermost says most
+            texts = [text for text in map(str, causes(cause)) if text]  # the innermost says most
             return _say(_UNREACHABLE, where, _short(texts[-1] if texts else type(cause).__name__))
         if isinstance(cause, RetryableException):
             return _say(_BY_STATUS[410], where, _short(str(cause)))
@@ -176,7 +177,8 @@ def _say(refusal: _Refusal, where: str, detail: str, status: int = 0) -> Service
     return kind(message, refusal.hint)
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and what it was raised from."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:

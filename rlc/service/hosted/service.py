@@ -28,7 +28,7 @@ from rlc.service.hosted.clients import (
     submit,
 )
 from rlc.service.hosted.endpoint import Endpoint, find_endpoint
-from rlc.service.hosted.refusals import reported_to, translate
+from rlc.service.hosted.refusals import causes, reported_to, translate
 from rlc.service.hosted.sdk import capabilities, open_rest, start_thread
 from rlc.service.interface import (
     CheckpointError,
@@ -259,7 +259,7 @@ class HostedService:
 
 
 def _is_unknown(error: ServiceError) -> bool:
-    return getattr(error.__cause__, "status_code", None) == 404
+    return any(getattr(cause, "status_code", None) == 404 for cause in causes(error))
 
 
 def _ours(models: Sequence[types.SupportedModel], endpoint: Endpoint) -> list[types.SupportedModel]:
