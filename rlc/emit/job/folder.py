@@ -122,9 +122,9 @@ def _beside(job: JobDescription) -> str:
         return ""
     settings = " ".join(f"{name}={value}" for name, value in job.server.settings.items())
     return f"""
-That starts a server of SkyRL beside the job, with {job.server.engine}: `skyrl.sh` gets SkyRL, starts Ray on
-the machines and the server on the first, runs the job on it, and stops them. On one machine without
-SkyPilot:
+That starts a server of SkyRL beside the job, with its engine {job.server.engine}: `skyrl.sh` gets
+SkyRL, starts Ray on the machines and the server on the first, runs the job on it, and stops them.
+On one machine without SkyPilot:
 
 ```sh
 export {settings}

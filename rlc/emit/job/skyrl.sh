@@ -16,6 +16,7 @@ port=${SKYRL_PORT:-8000}                      # of the server, which this machin
 ray_port=${SKYRL_RAY_PORT:-6379}              # SkyPilot's own Ray has 6380
 state=${SKYRL_STATE:-$PWD/server/state}       # shared by all machines: what a resumed run needs
 patience=${SKYRL_PATIENCE:-1800}              # seconds for machines to join, and for the server
+pause=${SKYRL_PAUSE:-2}                       # seconds between two looks at them
 gpus=${SKYPILOT_NUM_GPUS_PER_NODE:-$(nvidia-smi -L 2>/dev/null | wc -l || true)}
 nodes=${SKYPILOT_NUM_NODES:-1} rank=${SKYPILOT_NODE_RANK:-0}
 read -r head _ <<<"${SKYPILOT_NODE_IPS:-127.0.0.1}"
@@ -99,7 +100,7 @@ wait_for() {
       fail "$what ended: its log is server/$log"
     fi
     [ "$SECONDS" -lt "$deadline" ] || fail "$what: not there after $patience s; see server/$log"
-    sleep 2
+    sleep "$pause"
   done
 }
 
@@ -139,9 +140,9 @@ run_head() {
 run_worker() {
   wait_for "the head of Ray at $head:$ray_port" ray.log is_up
   start_ray --address="$head:$ray_port"
-  while is_up || { sleep 5 && is_up; }; do
+  while is_up || { sleep "$pause" && is_up; }; do
     kill -0 "${started[-1]}" 2>/dev/null || fail "Ray ended on this machine: its log is server/ray.log"
-    sleep 5
+    sleep "$pause"
   done
 }
 
