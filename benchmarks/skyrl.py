@@ -2,12 +2,17 @@
 
     python benchmarks/skyrl.py http://127.0.0.1:8000 [--steps 10] [--rounds 20] [--minutes 30]
 
-The server has the included tiny model; ``python -m tools.skyrl`` starts one. In one run: the curves
-of a training with rewards, a supervised stage and DPO on each, from one seed, with the time of
-their steps; what the bridge adds to a reply (the same requests, made through it and directly, in
-turns) in seconds and in its own processor time; and, with ``--minutes``, the memory of the bridge
-and, by ``--pid``, of the server while sessions train and end. ``--out`` names the file of a page's
-fragment with the tables.
+The server has the included tiny model (docs/howto/on-your-own-cluster.md starts one). It compiles
+for seconds at each new length: a second run on the same server is the one to read. In one run:
+
+- the curves of a training with rewards, a supervised stage and DPO on each, from one seed, with the
+  time of their steps;
+- what the bridge adds to a reply, in seconds and in its own processor time: the same requests, made
+  through it and directly, in turns;
+- with ``--minutes``, the memory of the bridge and, by ``--pid``, of the server while sessions train
+  and end.
+
+``--out`` names the file of a page's fragment with the tables.
 """
 
 from __future__ import annotations
@@ -49,14 +54,15 @@ class Stage:
     shortened: Sequence[str]
 
     def command(self, steps: int) -> list[str]:
-        values = [one.format(steps=steps) for one in self.shortened]
+        rows = 32 * steps  # of a supervised stage, whose batch is 32
+        values = [one.format(steps=steps, rows=rows) for one in self.shortened]
         words = [word for value in values for word in ("--set", value)]
         return [str(ROOT / "recipes" / f"{self.recipe}.rl"), "--only", self.name, *words]
 
 
 STAGES = (
     Stage("quickstart", "main", "reward/mean", ["main.steps={steps}"]),
-    Stage("warm_start", "warmup", "loss/mean", ["warmup.epochs=none", "warmup.steps={steps}"]),
+    Stage("warm_start", "warmup", "loss/mean", ["warmup.epochs=1", "warmup.data.n={rows}"]),
     Stage("preferences", "align", "loss/mean", ["align.steps={steps}"]),
 )
 
