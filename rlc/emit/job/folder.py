@@ -31,21 +31,21 @@ _RUN_WITH_SERVER = ("bash skyrl.sh prepare", "bash skyrl.sh run")
 
 @frozen
 class JobDescription:
-    """A job as the texts describe it. ``secrets``: variables of the environment; ``addresses``:
-    those that name servers; ``commands``: what the machine has to have; ``servers``: what it has to
-    reach; ``accelerator``: whether it computes with a model of its own; ``server``: the one that it
-    starts; ``python``: the versions that will do."""
+    """A job as the texts describe it. ``secrets``: variables of the environment; ``commands``: what
+    the machine has to have; ``servers``: what it has to reach; ``accelerator``: whether it computes
+    with a model of its own; ``python``: the versions that will do; ``addresses``: variables that
+    name servers; ``server``: the one that it starts."""
 
     name: str
     command: str
     recipe: str
     secrets: Sequence[str]
-    addresses: Sequence[str]
     commands: Sequence[str]
     servers: Sequence[str]
     accelerator: bool
-    server: JobServer | None
     python: str
+    addresses: Sequence[str] = ()
+    server: JobServer | None = None
 
     @property
     def in_docker(self) -> str:
@@ -68,7 +68,9 @@ def readme(job: JobDescription, plan: Plan, sweeps: Sequence[Sweep] = ()) -> str
     summary = summary.replace(plan.recipe, job.recipe, 1)
     needs = [f"Python {job.python}, or [uv](https://docs.astral.sh/uv), which fetches it"]
     needs += [f"`{name}` in the environment" for name in job.secrets]
-    needs += [f"`{name}` in the environment: the address of a server" for name in job.addresses]
+    unless = f", unless `{job.server.script.name}` starts it" if job.server else ""
+    address = f"in the environment: the address of a server{unless}"
+    needs += [f"`{name}` {address}" for name in job.addresses]
     needs += [f"the command `{name}`" for name in job.commands]
     needs += [f"{name}, as it is reached from there" for name in job.servers]
     needs += ["a GPU, unless its model is a small one"] if job.accelerator else []

@@ -116,7 +116,8 @@ def _write_job(compiled: CompileResult, args: argparse.Namespace) -> int:
     if sweep is None and compiled.sweeps:
         names = ", ".join(f"`{one.plan.name}`" for one in compiled.sweeps)
         print(f"it runs the recipe alone; --sweep NAME writes a sweep of it ({names})")
-    print(f"run it with: cd {made.folder} && python3 run.py")
+    how = "sky launch sky.yaml" if args.server else "python3 run.py"
+    print(f"run it with: cd {made.folder} && {how}")
     return 0
 
 
