@@ -106,6 +106,16 @@ class Provider:
         return is_hosted(self.name)
 
     @property
+    def url_variable(self) -> str:
+        """Return the variable of the environment that names its server."""
+        return f"{self.name.upper()}_BASE_URL"
+
+    @property
+    def finds_itself(self) -> bool:
+        """Return whether its client knows the address of its server, if nobody names one."""
+        return self.module is not None or self.name == TINKER
+
+    @property
     def refusal(self) -> str | None:
         """Return why rlc does not run on it; None if it does."""
         return self.blocked and f"rlc does not run on `{self.name}`: {self.blocked}"

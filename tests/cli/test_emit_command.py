@@ -40,6 +40,9 @@ def test_a_name_without_an_ending_is_a_job(
         (["--sweep"], "--sweep is for --target job"),
         (["--include", "notes.txt"], "--include is for --target job"),
         (["--sweep", "-o", "job"], "declares no sweep"),
+        (["--server", "megatron"], "--server is for --target job"),
+        (["--server", "megatron", "-o", "job"], "this trains on the embedded engine"),
+        (["--server", "vllm", "-o", "job"], "SkyRL has no engine `vllm`"),
     ],
 )
 def test_what_does_not_go_together_is_said(

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import rlc
-from rlc.catalog import TINY
+from rlc.catalog import TINY, provider
 from rlc.catalog.packages import NEWEST_PYTHON, TASKSETS, lacking, name_of
 from rlc.catalog.requirements import requirements
 from rlc.errors import Error
-from rlc.plan import Plan
+from rlc.plan import Plan, is_hosted
 from rlc.plan.leaves import models_of
 from rlc.version import __version__
 
@@ -164,6 +164,13 @@ def packages(plans: Iterable[Plan], own: Iterable[str]) -> list[str]:
 def variables(plan: Plan) -> list[str]:
     """Return the variables of the environment that hold what the plan needs to be secret."""
     return list(dict.fromkeys(one.name for one in requirements(plan) if one.kind == "key"))
+
+
+def addresses(plan: Plan) -> list[str]:
+    """Return the variables that name the servers whose addresses nobody else knows."""
+    services = dict.fromkeys(one.name for one in requirements(plan) if one.kind == "service")
+    hosts = (provider(name) for name in services if is_hosted(name))
+    return [one.url_variable for one in hosts if one.url is None and not one.finds_itself]
 
 
 def commands(plan: Plan) -> list[str]:

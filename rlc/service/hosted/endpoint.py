@@ -65,13 +65,13 @@ def find_endpoint(
     except Error as error:
         raise ServiceError(error.message) from error
     there = provider(service)
-    url_variable, variable = f"{there.name.upper()}_BASE_URL", there.key or ""
+    url_variable, variable = there.url_variable, there.key or ""
     names = (variable, url_variable, PROJECT)
     values = {**_settings(assigned, names), **_settings(environ, names)}
     url, key = base_url or values.get(url_variable) or there.url, values.get(variable)
     if url is not None:
         url = _checked_url(url, variable)
-    elif there.module is None and there.name != TINKER:  # the SDK would go to Tinker
+    elif not there.finds_itself:  # the SDK would go to Tinker
         message = f"nobody knows the address of the {there.title} service"
         raise ServiceError(message, f"give --base-url, or set {url_variable}")
     keys_at = f"make a key at {there.keys_at}" if there.keys_at else None

@@ -24,6 +24,7 @@ EPILOG = """\
 examples:
   rlc emit recipes/judged.rl -o jobs/judged            a folder: cd jobs/judged && python run.py
   rlc emit recipes/learning_rates.rl --sweep -o jobs/rates
+  rlc emit recipes/sudoku.rl --service skyrl --server megatron -o jobs/sudoku
   rlc emit recipes/sudoku.rl --set main.budget=none -o train.py        a script
   rlc emit recipes/sudoku.rl --target script > train.py
 
@@ -46,6 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help=text)
     text = "the job runs a sweep of the recipe (its name, if there are several)"
     parser.add_argument("--sweep", metavar="NAME", nargs="?", const="", help=text)
+    text = "the job starts a server of SkyRL beside itself, with this engine: fsdp, megatron or jax"
+    parser.add_argument("--server", metavar="ENGINE", help=text)
     text = "a file or folder that the job takes along, besides those that the recipe and its "
     text += "Python code name"
     parser.add_argument(
@@ -64,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
     target = args.target or ("script" if is_script else "job")
     if target == "job" and args.output is None:
         raise UsageError("a job is a folder: say where with -o DIR")
-    if target == "script" and (args.sweep is not None or args.include):
-        option = "--include" if args.include else "--sweep"
+    if target == "script" and (args.sweep is not None or args.include or args.server):
+        option = "--include" if args.include else "--server" if args.server else "--sweep"
         raise UsageError(f"{option} is for --target job: a script is one run in one file")
     compiled = _compiled(args)
     print_findings(compiled.diagnostics)
@@ -102,7 +105,8 @@ def _write_job(compiled: CompileResult, args: argparse.Namespace) -> int:
     sweep = None
     if args.sweep is not None:
         sweep = find_sweep(compiled.sweeps, args.sweep or None, compiled.plan.recipe)
-    made = emit_job(compiled, args.output, recipe_of(args).options(), sweep, args.include)
+    options = recipe_of(args).options()
+    made = emit_job(compiled, args.output, options, sweep, args.include, args.server)
     print(f"wrote {made.folder}: {len(made.files)} files, {made.size / 1e6:,.1f} MB")
     for name in made.files:
         if name.startswith("recipe/"):
@@ -112,7 +116,8 @@ def _write_job(compiled: CompileResult, args: argparse.Namespace) -> int:
     if sweep is None and compiled.sweeps:
         names = ", ".join(f"`{one.plan.name}`" for one in compiled.sweeps)
         print(f"it runs the recipe alone; --sweep NAME writes a sweep of it ({names})")
-    print(f"run it with: cd {made.folder} && python3 run.py")
+    how = "sky launch sky.yaml" if args.server else "python3 run.py"
+    print(f"run it with: cd {made.folder} && {how}")
     return 0
 
 
