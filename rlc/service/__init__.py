@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlc.service.conform.suite import *
     from rlc.service.engine.checkpoints import *
     from rlc.service.engine.service import *
+    from rlc.service.gradients import *
     from rlc.service.hosted.connect import *
     from rlc.service.hosted.endpoint import *
     from rlc.service.hosted.refusals import *
@@ -43,6 +44,8 @@ else:
         conform.suite: MOST_TOKENS chosen run_checks
         engine.checkpoints: CheckpointStore peft_arrays peft_config peft_key peft_scale
         engine.service: find_folder
+        gradients: Conversation Findings Fresh OptimStep Pass Request Sample Snapshot
+            find_ruler gradient_sums loss_gradient older_sampler step_sizes
         hosted.connect: connect_service open_service require_packages require_service
             smaller_contexts
         hosted.endpoint: Endpoint KEY find_endpoint

@@ -65,7 +65,7 @@ class Pass:
 
 
 @frozen
-class Step:
+class OptimStep:
     """A step of the optimiser, without momentum."""
 
     learning_rate: float
@@ -95,7 +95,7 @@ class Fresh:
     """Go on with a training client on which nothing has been done."""
 
 
-Request = Pass | Step | Snapshot | Sample | Fresh
+Request = Pass | OptimStep | Snapshot | Sample | Fresh
 Conversation = Generator[Sequence[Request], list[Any], _T]
 
 
@@ -105,6 +105,9 @@ class Findings:
 
     measures: list[MeasuredDifference] = field(factory=list)
     notes: list[str] = field(factory=list)
+
+    def joined(self, more: Findings) -> Findings:
+        return Findings([*self.measures, *more.measures], [*self.notes, *more.notes])
 
 
 # Token ids that every vocabulary has, in an order that means nothing: a model then spreads its
@@ -182,8 +185,8 @@ def _score() -> Pass:
     return Pass(likelihood(), backward=False)
 
 
-def _plain(rate: float) -> Step:
-    return Step(rate * _EPS, _EPS)
+def _plain(rate: float) -> OptimStep:
+    return OptimStep(rate * _EPS, _EPS)
 
 
 def _norm(stepped: types.OptimStepResponse) -> float | None:
@@ -207,7 +210,7 @@ class Ruler:
 
     @property
     def after(self) -> list[Request]:
-        return [Step(0.0)] if self.rate is None else [_plain(self.rate), _score()]
+        return [OptimStep(0.0)] if self.rate is None else [_plain(self.rate), _score()]
 
     def around(self, passes: Sequence[Pass]) -> list[Request]:
         return [*self.before, *passes, *self.after]
@@ -224,7 +227,7 @@ class Ruler:
 
 def find_ruler() -> Conversation[Ruler | None]:
     """Return how gradients can be measured; None if the server reports no norm and ignores eps."""
-    _, stepped = yield [Pass(likelihood()), Step(0.0)]
+    _, stepped = yield [Pass(likelihood()), OptimStep(0.0)]
     if _norm(stepped) is not None:
         return Ruler()
     if not (yield from _honours_eps()):
@@ -240,7 +243,7 @@ def find_ruler() -> Conversation[Ruler | None]:
 
 
 def _honours_eps() -> Conversation[bool]:
-    step = Step(_VISIBLE_RATE, _EPS)
+    step = OptimStep(_VISIBLE_RATE, _EPS)
     before, *_, after = yield [_score(), Pass(likelihood()), step, _score()]
     return bool(np.abs(_moved(before, after)).mean() < _VISIBLE)
 
@@ -273,7 +276,7 @@ def _cases() -> list[_Case]:
     ]
 
 
-def sums(ruler: Ruler) -> Conversation[list[MeasuredDifference]]:
+def gradient_sums(ruler: Ruler) -> Conversation[list[MeasuredDifference]]:
     """Compare gradients that are multiples of one another if nothing is averaged."""
     cases, one = _cases(), [Pass(likelihood())]
     asked = [ruler.around(passes) for passes in (one, *(case.passes for case in cases), one)]
@@ -327,14 +330,14 @@ def step_sizes(ruler: Ruler | None) -> Conversation[Findings]:
     """Compare how far two steps move the logprobs, the second with twice the learning rate; and the
     first with what the norm of the gradient predicts."""
     found, rate = Findings(), ruler.rate if ruler else None
-    step: Callable[[float], Step] = _plain
+    step: Callable[[float], OptimStep] = _plain
     is_plain = ruler is not None and (yield from _honours_eps())
     if is_plain and rate is None:
-        _, stepped = yield [Pass(likelihood()), Step(0.0)]
+        _, stepped = yield [Pass(likelihood()), OptimStep(0.0)]
         rate = _ratio(_RISE * sum(LENGTHS), (_norm(stepped) or 0.0) ** 2)
     elif not is_plain:
         found.notes.append("the server ignores eps: how far a step goes was not compared")
-        step = Step
+        step = OptimStep
         yield [Fresh()]
         rise = _rises((yield _steps(step(_VISIBLE_RATE))))[0]
         if not rise > _VISIBLE:
@@ -359,7 +362,7 @@ def step_sizes(ruler: Ruler | None) -> Conversation[Findings]:
     return found
 
 
-def _steps(*steps: Step) -> list[Request]:
+def _steps(*steps: OptimStep) -> list[Request]:
     return [_score(), *(r for step in steps for r in (Pass(likelihood()), step, _score()))]
 
 
@@ -371,7 +374,7 @@ def _rises(answers: Sequence[Any]) -> list[float]:
 
 def older_sampler() -> Conversation[Findings]:
     """Compare the trainer before and after a sample of weights that it has left behind."""
-    step = Step(_VISIBLE_RATE)
+    step = OptimStep(_VISIBLE_RATE)
     before, sampler, _, _, after = yield [
         _score(),
         Snapshot(),

@@ -43,6 +43,7 @@ from rlc.service.gradients import (
     cancels,
     datum,
     find_ruler,
+    gradient_sums,
     inputs_of,
     likelihood,
     older_sampler,
@@ -51,7 +52,6 @@ from rlc.service.gradients import (
     sequences,
     step_sizes,
 )
-from rlc.service.gradients import sums as gradient_sums
 
 _KINDS = ("train_mlp", "train_attn", "train_unembed")
 
