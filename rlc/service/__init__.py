@@ -58,7 +58,7 @@ else:
         inference.routes: endpoint_app
         interface: CheckpointError LossHandle RemoteService SampledToken SamplingClient
             SamplingRequest ServiceClient ServiceError ServiceLostError SessionEnd
-            TrainingClient asking pending_call sampling_params
+            TrainingClient UndeletableError asking pending_call sampling_params
         server.app: build_app
         server.backend: Backend load_models
         server.faults: Disturbances Latency parse_delay parse_faults

@@ -279,12 +279,14 @@ def _cases() -> list[_Case]:
 def gradient_sums(ruler: Ruler) -> Conversation[list[MeasuredDifference]]:
     """Compare gradients that are multiples of one another if nothing is averaged."""
     cases, one = _cases(), [Pass(likelihood())]
-    asked = [ruler.around(passes) for passes in (one, *(case.passes for case in cases), one)]
+    order = [one, *chain.from_iterable((case.passes, one) for case in cases)]
+    asked = [ruler.around(passes) for passes in order]
     answers = iter((yield list(chain.from_iterable(asked))))
-    first, *sizes, last = [ruler.size(list(islice(answers, len(part)))) for part in asked]
-    unit, allowed = (first + last) / 2, ruler.allowed(_GRADIENT)  # steps change it a little
-    found = []
-    for case, size in zip(cases, sizes, strict=True):
+    sizes = [ruler.size(list(islice(answers, len(part)))) for part in asked]
+    found, allowed = [], ruler.allowed(_GRADIENT)
+    for i, case in enumerate(cases):
+        before, size, after = sizes[2 * i : 2 * i + 3]
+        unit = (before + after) / 2  # plain steps change it a little
         due = abs(case.times) if ruler.rate is None else case.times
         times = _ratio(float(size @ unit), float(unit @ unit))
         what = (
@@ -327,8 +329,8 @@ def loss_gradient(
 
 
 def step_sizes(ruler: Ruler | None) -> Conversation[Findings]:
-    """Compare how far two steps move the logprobs, the second with twice the learning rate; and the
-    first with what the norm of the gradient predicts."""
+    """Compare how far steps move the logprobs, one of them with twice the learning rate of those
+    around it; and the first with what the norm of the gradient predicts."""
     found, rate = Findings(), ruler.rate if ruler else None
     step: Callable[[float], OptimStep] = _plain
     is_plain = ruler is not None and (yield from _honours_eps())
@@ -345,12 +347,12 @@ def step_sizes(ruler: Ruler | None) -> Conversation[Findings]:
             return found
         rate = _VISIBLE_RATE * _RISE / rise
     assert rate is not None
-    answers = yield _steps(step(rate), step(2 * rate))
-    first, second = _rises(answers)
+    answers = yield _steps(step(rate), step(2 * rate), step(rate))
+    first, second, third = _rises(answers)
+    times = _ratio(second, (first + third) / 2)  # which takes out that gradients change on the way
     what = "the way of the logprobs in a step of twice the learning rate, "
-    what += f"{_ratio(second, first):.3g} times as far, and twice as far, in parts of it,"
-    measure = MeasuredDifference(what, abs(_ratio(second, 2 * first) - 1), _FACTOR)
-    found.measures.append(measure)
+    what += f"{times:.3g} times as far, and twice as far, in parts of it,"
+    found.measures.append(MeasuredDifference(what, abs(times / 2 - 1), _FACTOR))
     norms = _norm(answers[2]), _norm(answers[5])
     if is_plain and norms[0] is not None and norms[1] is not None:
         due = rate * norms[0] * (norms[0] + norms[1]) / 2 / sum(LENGTHS)  # it changes on the way
