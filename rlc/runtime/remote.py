@@ -139,13 +139,12 @@ class RemoteSession:
             self.note(text)
         record = {"event": "training probe", "stage": stage.name, "loss": loss.name}
         self.record(record | asdict(probe.found))
-        for measure in probe.found.measures:
-            if not measure.holds:
-                raise ServiceError(
-                    f"{self.service.server} trains otherwise than the plan says: {measure}",
-                    "choose another service, or mend this one: `rlc conform` says what else "
-                    "differs; nothing has been trained yet",
-                )
+        if wrong := [str(measure) for measure in probe.found.measures if not measure.holds]:
+            raise ServiceError(
+                f"{self.service.server} trains otherwise than the plan says: {'; '.join(wrong)}",
+                "choose another service, or mend this one: `rlc conform` says what else differs; "
+                "nothing has been trained yet",
+            )
 
     async def _probe_seeds(self, stage: Training, training: TrainingClient, meter: Meter) -> None:
         rollouts = stage.rollouts

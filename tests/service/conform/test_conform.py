@@ -307,7 +307,11 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, str]] = {
         "differs: sampled and computed logprobs have the shapes",
     ),
     "clip": (wrong_loss("ppo", wide_clip), "losses.ppo", "differs: ppo and its formula"),
-    "gradient": (wrong_loss("cispo", with_gradient), "losses.cispo", "differs: the gradient and"),
+    "gradient": (
+        wrong_loss("cispo", with_gradient),
+        "losses.cispo",
+        "differs: the gradient of `cispo` and",
+    ),
     "mean": (wrong_loss("cross_entropy", averaged), "training.sums", "differs: the loss of two"),
     "seed": (drawing(seed=None), "sampling.seeds", "differs: a seed is ignored"),
     "temperature": (
