@@ -102,27 +102,18 @@ async def probe_loss(
     return LossProbe(reported, expected, usage)
 
 
-@frozen
-class TrainingProbe:
-    """What was measured of a server's gradients and steps, and the tokens used."""
-
-    found: Findings
-    usage: Usage
-
-
 async def probe_training(
     open_scratch: Callable[[], Awaitable[TrainingClient]],
     scratch: TrainingClient,
     loss: LossPlan,
     *,
     older: bool,
-) -> TrainingProbe:
+) -> tuple[Findings, Usage]:
     """Measure gradients, that of the loss among them, and steps on training clients whose weights
     nobody needs; with ``older``, too, whether a sampler of older weights leaves the trainer alone.
-    """
+    Return what was found, and the usage."""
     usage = Usage()
-    talk = _training_probes(loss, older)
-    return TrainingProbe(await _carry_out(talk, scratch, open_scratch, usage), usage)
+    return await _carry_out(_training_probes(loss, older), scratch, open_scratch, usage), usage
 
 
 def _training_probes(loss: LossPlan, older: bool) -> Conversation[Findings]:

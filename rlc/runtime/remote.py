@@ -128,18 +128,18 @@ class RemoteSession:
         older = asks_older_weights(stage) and not newest_alone
         open_fresh = partial(self._open_scratch, model)
         try:
-            probe = await probe_training(open_fresh, scratch, loss, older=older)
+            found, used = await probe_training(open_fresh, scratch, loss, older=older)
         except ServiceLostError:
             raise
         except ServiceError as error:
             self.note(f"gradients could not be compared: {error}")
             return
-        meter.add(PROBES, probe.usage)
-        for text in probe.found.notes:
+        meter.add(PROBES, used)
+        for text in found.notes:
             self.note(text)
         record = {"event": "training probe", "stage": stage.name, "loss": loss.name}
-        self.record(record | asdict(probe.found))
-        if wrong := [str(measure) for measure in probe.found.measures if not measure.holds]:
+        self.record(record | asdict(found))
+        if wrong := [str(measure) for measure in found.measures if not measure.holds]:
             raise ServiceError(
                 f"{self.service.server} trains otherwise than the plan says: {'; '.join(wrong)}",
                 "choose another service, or mend this one: `rlc conform` says what else differs; "

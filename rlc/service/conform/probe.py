@@ -26,6 +26,7 @@ from rlc.service.gradients import (
     MeasuredDifference,
     Pass,
     Request,
+    Ruler,
     Sample,
     Snapshot,
     datum,
@@ -123,6 +124,7 @@ class Bench:
     tokens: TokenCount = field(factory=TokenCount, init=False)
     paths: list[str] = field(factory=list, init=False)
     rate: float | None = None  # a learning rate whose first step moves logprobs visibly
+    rulers: list[Ruler | None] = field(factory=list, init=False)  # one, once it has been found
     sdk: tinker.ServiceClient = field(init=False, repr=False)
     rest: tinker.RestClient = field(init=False, repr=False)
     admin: tinker.AdminClient = field(init=False, repr=False)
