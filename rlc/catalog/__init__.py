@@ -59,9 +59,9 @@ else:
         keys: DOTENV is_provided provide_keys read_dotenv
         metrics: find_metric measurable metric_name metrics_of watched
         plan_files: plan_from_file plan_to_file recipe_in_file
-        providers: CATALOGUE Provider ProviderError dollars find_provider limits_of model_price
-            nearest_model price_source provider provider_names reread_providers service_of
-            stage_limits
+        providers: CATALOGUE Provider ProviderError asks_older_weights dollars find_provider
+            limits_of model_price nearest_model price_source provider provider_names
+            reread_providers service_of stage_limits
         records: Args Builtin Declaration LossTraits MODEL_FOLDER Param REQUIRED SCALARS Signature
             WatchedMetric
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError

@@ -415,6 +415,11 @@ def stage_limits(stage: StagePlan, provider: Provider) -> Iterator[Lack]:
     yield from limits_of(children_of(stage) or {}, provider)
 
 
+def asks_older_weights(stage: StagePlan) -> bool:
+    """Return whether a stage asks others than the newest weights of its model."""
+    return any(_of_newest(children_of(stage) or {}, ""))
+
+
 def limits_of(parts: Mapping[str, Any], provider: Provider) -> Iterator[Lack]:
     """Yield what a provider cannot do of a stage, as far as its ``parts`` are known."""
     who = f"`{provider.name}`"

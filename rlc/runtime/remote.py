@@ -1,196 +1,29 @@
-"""A run on a remote service: probed before the first step, recorded, closed at the end.
-
-A server that ignores a setting, averages where it should sum, or samples all replies to a request
-with the same random numbers would silently train something else. A few tokens reveal it.
-"""
+"""A run on a remote service: probed before the first step, recorded, closed at the end."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-from attrs import define, evolve, field, frozen
+from attrs import asdict, define, evolve, field
 
-from rlc.algo import LOSSES, builtin_loss_and_grad
-from rlc.catalog import LIKELIHOOD, loss_traits, service_loss
-from rlc.plan import LossPlan, ModelPlan, Plan, StagePlan, Training
+from rlc.catalog import asks_older_weights, loss_traits, provider, service_loss
+from rlc.plan import ModelPlan, Plan, StagePlan, Training
 from rlc.runtime.journal.database import PROBES, Meter
 from rlc.runtime.journal.folder import RunFolder
-from rlc.runtime.records import Turn, Usage
-from rlc.runtime.updates.datums import TrainingDatum, episode_datums
+from rlc.runtime.probes import probe_loss, probe_seeds, probe_topk, probe_training
 from rlc.service import (
     RemoteService,
-    SamplingClient,
     ServiceError,
+    ServiceLostError,
     TrainingClient,
     smaller_contexts,
 )
 
-if TYPE_CHECKING:
-    from tinker import types
-
-
-FloatArray = npt.NDArray[np.float64]
-
-_TEXT = "A few words, no more, will do to find out how this service counts what it is sent."
-_LENGTHS = (9, 6)  # two datums of different lengths, which reveal a mean
-_LEAST = max(_LENGTHS) + 1
-# The server may sum in another precision; a wrong formula is further off than this.
-_TOLERANCE = 0.01
-_SAMPLES, _SAMPLE_TOKENS = 4, 8
-
-
-@frozen
-class LossProbe:
-    """The loss that the service reported, the expected one, and the tokens used."""
-
-    reported: float
-    expected: float
-    usage: Usage
-
-
-async def probe_loss(training: TrainingClient, loss: LossPlan) -> LossProbe | None:
-    """Compare the service's loss on two small datums with the local formula, without a gradient.
-
-    The sampler's logprobs are placed around the trainer's own, so that ratios lie below, inside
-    and above the clip range, with advantages of both signs. Return None if there is no local
-    formula of that name, or the loss is a recipe's own. Raise ServiceError if the service computes
-    something else, or refuses the loss.
-    """
-    if loss.program is not None or loss.name not in LOSSES:
-        return None
-    datums, usage = _datums(training.get_tokenizer()), Usage()
-    if loss_traits(loss).recorded:
-        datums = await _sampled_datums(training, usage)
-    first = await _forward(training, datums, LIKELIHOOD)
-    ratios = loss_traits(loss).ratios(loss.config)
-    datums = [
-        _aimed(datum, logprobs_T, ratios)
-        for datum, logprobs_T, ratios in zip(datums, _logprobs(first), ratios, strict=True)
-    ]
-    second = await _forward(training, datums, loss)
-    expected, size = _expected(loss, datums, _logprobs(second))
-    reported = second.metrics.get("loss:sum", math.nan)
-    if not abs(reported - expected) <= _TOLERANCE * size:
-        raise ServiceError(
-            f"the service does not compute `{loss.name}` as the plan says: on a probe it gives "
-            f"{reported:.6g}, the formula {expected:.6g}",
-            "choose another loss or service; nothing has been trained yet",
-        )
-    usage.trained = 2 * sum(len(datum.inputs) for datum in datums)
-    return LossProbe(reported, expected, usage)
-
-
-async def probe_seeds(sampler: SamplingClient, tokenizer: Any) -> tuple[bool, Usage]:
-    """Return whether the samples of one seeded request differ, as they should, and the usage."""
-    from tinker import types
-
-    prompt = _tokens(tokenizer)
-    params = types.SamplingParams(max_tokens=_SAMPLE_TOKENS, temperature=1.0, seed=1)
-    response = await sampler.sample(types.ModelInput.from_ints(prompt), _SAMPLES, params)
-    usage = Usage()
-    usage.add_samples(len(prompt), _SAMPLES, response)
-    return len({tuple(sequence.tokens) for sequence in response.sequences}) > 1, usage
-
-
-async def probe_topk(sampler: SamplingClient, top_k: int, *, of_reply: bool) -> Usage:
-    """Request the top-k tokens in each place of a prompt or, ``of_reply``, of a sampled reply, and
-    return the usage. Raise ServiceError if the service does not report so many."""
-    from tinker import types
-
-    prompt, params = [1, 2, 3], types.SamplingParams(max_tokens=1, seed=0)  # in any vocabulary
-    tokens = types.ModelInput.from_ints(prompt)
-    if of_reply:
-        response = await sampler.sample(tokens, 1, params, topk_sample_logprobs=top_k)
-        topk, instead = response.sequences[0].topk_logprobs_np, "`samples()` without a `top_k`"
-    else:
-        response = await sampler.sample(tokens, 1, params, True, top_k)
-        topk, instead = response.topk_prompt_logprobs_np, "`reverse_kl()`"
-    if topk is None:
-        raise ServiceError(
-            "the service does not say which tokens its models find most likely",
-            f"{instead} needs the logprobs of sampled tokens alone; nothing has been trained",
-        )
-    return Usage(prefill=len(prompt), sampled=1)
-
-
-def _tokens(tokenizer: Any) -> list[int]:
-    tokens = list(tokenizer.encode(_TEXT))
-    return (tokens * _LEAST)[: max(_LEAST, len(tokens))]
-
-
-def _datums(tokenizer: Any) -> list[TrainingDatum]:
-    """Return datums with a weight of 1 everywhere and without sampler's logprobs."""
-    tokens, found = _tokens(tokenizer), list[TrainingDatum]()
-    for length in _LENGTHS:
-        targets_T, ones_T = np.asarray(tokens[1 : length + 1], np.int64), np.ones(length)
-        mask_T = ones_T.astype(np.bool_)
-        found.append(TrainingDatum(tokens[:length], targets_T, np.zeros(length), ones_T, mask_T))
-    return found
-
-
-async def _sampled_datums(training: TrainingClient, usage: Usage) -> list[TrainingDatum]:
-    """Return datums of recorded replies, which the loss refers to."""
-    from tinker import types
-
-    sampler = await training.save_weights_and_get_sampling_client(record_stability_info=True)
-    prompt, datums = _tokens(training.get_tokenizer()), list[TrainingDatum]()
-    for length in _LENGTHS:
-        params = types.SamplingParams(max_tokens=length, temperature=1.0, seed=length)
-        response = await sampler.sample(types.ModelInput.from_ints(prompt), 1, params)
-        (reply,) = response.sequences
-        usage.add_samples(len(prompt), 1, response)
-        logprobs, name, end = reply.logprobs or [], reply.sequence_id, reply.stop_reason
-        turn = Turn(prompt, reply.tokens, logprobs, "", "", None, end, sequence_id=name)
-        datums += episode_datums([turn], np.ones(1), np.ones(1, dtype=np.bool_))
-    return datums
-
-
-def _aimed(datum: TrainingDatum, logprobs_T: FloatArray, ratios: Sequence[float]) -> TrainingDatum:
-    """Return the datum with these ratios, each with a large and a small negative advantage."""
-    ratio_T = np.resize(np.asarray(ratios), len(logprobs_T))
-    is_second_T = np.arange(len(logprobs_T)) // len(ratios) % 2 == 1
-    return evolve(
-        datum,
-        logprobs_T=logprobs_T - np.log(ratio_T),
-        advantages_T=np.where(is_second_T, -0.3, 1.0) * datum.mask_T,
-    )
-
-
-async def _forward(
-    training: TrainingClient, datums: Sequence[TrainingDatum], loss: LossPlan
-) -> types.ForwardBackwardOutput:
-    data = [datum.to_tinker(loss) for datum in datums]
-    return await training.forward(data, loss.name, loss.config or None)
-
-
-def _logprobs(output: types.ForwardBackwardOutput) -> list[FloatArray]:
-    return [np.asarray(o["logprobs"].to_numpy(), dtype=np.float64) for o in output.loss_fn_outputs]
-
-
-def _expected(
-    loss: LossPlan, datums: Sequence[TrainingDatum], logprobs_DT: Sequence[FloatArray]
-) -> tuple[float, float]:
-    """Return the loss by the local formula, from the service's logprobs, and its terms' size."""
-    total, size, traits = 0.0, 0.0, loss_traits(loss)
-    config = {} if traits.usual_pull is None else {str(traits.pull): traits.usual_pull}
-    config |= loss.config
-    for datum, logprobs_T in zip(datums, logprobs_DT, strict=True):
-        inputs: dict[str, npt.ArrayLike] = {"weights": datum.advantages_T}
-        if traits.sampler_logprobs:
-            inputs = {"logprobs": datum.logprobs_T, "advantages": datum.advantages_T}
-        if traits.recorded:
-            inputs["sampled"] = datum.mask_T
-        total += builtin_loss_and_grad(loss.name, config, logprobs_T, inputs)[0]
-        size += float(np.abs(datum.advantages_T).sum())
-    return total, max(size, abs(total))
-
-
 SERVICE_FILE = "service.jsonl"
+_SCRATCH_RANK = 4
 
 S = TypeVar("S", bound=StagePlan)
 
@@ -238,11 +71,15 @@ class RemoteSession:
         return evolve(stage, model=evolve(stage.model, context=context))
 
     async def verify(self, stage: Training, training: TrainingClient, meter: Meter) -> None:
-        """Probe the loss of a stage and, once, the seeds of samples; meter the tokens used. Raise
-        ServiceError if the service does not compute the loss of the plan."""
-        loss = service_loss(stage)
+        """Probe the loss of a stage, the gradients of a server that others have written and, once,
+        the seeds of samples; meter the tokens used. Raise ServiceError if the service trains
+        otherwise than the plan says."""
+        loss, scratch = service_loss(stage), await self._scratch(stage)
         published = loss_traits(loss).published or await self.service.is_rlc()
-        probe = await probe_loss(training, loss) if published else None
+        probe = None
+        if published:
+            used = scratch or training
+            probe = await probe_loss(used, loss, is_scratch=scratch is not None)
         if not published:
             self.note(
                 f"`{loss.name}` is not compared with the service's, whose definition of it is not "
@@ -254,6 +91,62 @@ class RemoteSession:
             meter.add(PROBES, probe.usage)
             record = {"event": "loss probe", "stage": stage.name, "loss": loss.name}
             self.record(record | {"told": probe.reported, "expected": probe.expected})
+        if scratch is not None:
+            await self._probe_training(stage, scratch, meter)
+        await self._probe_seeds(stage, training, meter)
+
+    async def _scratch(self, stage: Training) -> TrainingClient | None:
+        """Return a training client to try gradients and steps on, which the server forgets with the
+        session; None where they need not be tried, or cannot be."""
+        model = stage.model
+        if _is_tinker(self.service.server) or await self.service.is_rlc():
+            return None
+        if provider(model.service).module is not None:
+            self.note("gradients are not tried: each client of this service holds GPUs of its own")
+            return None
+        try:
+            return await self._open_scratch(model)
+        except ServiceLostError:
+            raise
+        except ServiceError as error:
+            self.note(f"gradients are not tried, for lack of a second model: {error}")
+            return None
+
+    def _open_scratch(self, model: ModelPlan) -> Awaitable[TrainingClient]:
+        return self.service.create_lora_training_client(
+            model.base,
+            rank=min(model.lora_rank, _SCRATCH_RANK),
+            seed=1,
+            train_mlp=model.train_mlp,
+            train_attn=model.train_attn,
+            train_unembed=model.train_unembed,
+        )
+
+    async def _probe_training(self, stage: Training, scratch: TrainingClient, meter: Meter) -> None:
+        loss, model = service_loss(stage), stage.model
+        newest_alone = provider(model.service).samples is not None
+        older = asks_older_weights(stage) and not newest_alone
+        open_fresh = partial(self._open_scratch, model)
+        try:
+            found, used = await probe_training(open_fresh, scratch, loss, older=older)
+        except ServiceLostError:
+            raise
+        except ServiceError as error:
+            self.note(f"gradients could not be compared: {error}")
+            return
+        meter.add(PROBES, used)
+        for text in found.notes:
+            self.note(text)
+        record = {"event": "training probe", "stage": stage.name, "loss": loss.name}
+        self.record(record | asdict(found))
+        if wrong := [str(measure) for measure in found.measures if not measure.holds]:
+            raise ServiceError(
+                f"{self.service.server} trains otherwise than the plan says: {'; '.join(wrong)}",
+                "choose another service, or mend this one: `rlc conform` says what else differs; "
+                "nothing has been trained yet",
+            )
+
+    async def _probe_seeds(self, stage: Training, training: TrainingClient, meter: Meter) -> None:
         rollouts = stage.rollouts
         if self._seeds_probed or rollouts is None:
             return
@@ -275,6 +168,12 @@ class RemoteSession:
         """Write an event of the service to the run folder, with ids to reconcile a bill."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self.folder.append(SERVICE_FILE, [{"time": now, **event}])
+
+
+def _is_tinker(server: str) -> bool:
+    from tinker.lib.base_url import DEFAULT_BASE_URL
+
+    return server == DEFAULT_BASE_URL
 
 
 def _soft_targets(stage: StagePlan) -> Iterator[tuple[ModelPlan, int, bool]]:

@@ -30,6 +30,7 @@ from rlc.service import (
     ServiceClient,
     ServiceError,
     TrainingClient,
+    UndeletableError,
 )
 
 ROLLING_TTL = 7 * 24 * 3600  # seconds that a service keeps the newest state of a run that ended
@@ -107,6 +108,7 @@ class CheckpointKeeper:
     service: ServiceClient
     note: Callable[[str], None]
     _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _said_that_all_stay: bool = field(default=False, init=False)
 
     def keep(self, step: int, pending: PendingCheckpoint | None) -> None:
         """Journal the state after a finished step in a task, once the service has it."""
@@ -153,6 +155,11 @@ class CheckpointKeeper:
             await self.service.delete_checkpoint(path)
         except CheckpointError:
             return True  # deleted already, by a process that was killed before it said so
+        except UndeletableError as error:
+            if not self._said_that_all_stay:
+                self.note(f"{error}: those that are not needed any more stay there")
+                self._said_that_all_stay = True
+            return True
         except ServiceError as error:
             self.note(f"{path} is not deleted yet: {error}")
             return False

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlc.service.conform.suite import *
     from rlc.service.engine.checkpoints import *
     from rlc.service.engine.service import *
+    from rlc.service.gradients import *
     from rlc.service.hosted.connect import *
     from rlc.service.hosted.endpoint import *
     from rlc.service.hosted.refusals import *
@@ -46,6 +47,8 @@ else:
         conform.suite: MOST_TOKENS chosen run_checks
         engine.checkpoints: CheckpointStore peft_arrays peft_config peft_key peft_scale
         engine.service: find_folder
+        gradients: Conversation Findings Fresh OptimStep Pass Request Sample Snapshot
+            find_ruler gradient_sums loss_gradient older_sampler step_sizes
         hosted.connect: connect_service open_service require_packages require_service
             smaller_contexts
         hosted.endpoint: Endpoint KEY find_endpoint
@@ -58,7 +61,7 @@ else:
         inference.routes: endpoint_app
         interface: CheckpointError LossHandle RemoteService SampledToken SamplingClient
             SamplingRequest ServiceClient ServiceError ServiceLostError SessionEnd
-            TrainingClient asking pending_call sampling_params
+            TrainingClient UndeletableError asking pending_call sampling_params
         server.app: build_app
         server.backend: Backend load_models
         server.faults: Disturbances Latency parse_delay parse_faults

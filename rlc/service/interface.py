@@ -44,6 +44,10 @@ class CheckpointError(ServiceError):
     """A saved state that is missing, damaged or expired; an older one may serve."""
 
 
+class UndeletableError(ServiceError):
+    """The service has no way to delete a saved state, which therefore stays there."""
+
+
 _T = TypeVar("_T")
 R = TypeVar("R")
 
@@ -248,7 +252,8 @@ class ServiceClient(Protocol):
         """
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
-        """Delete a saved state by its path, if it still exists."""
+        """Delete a saved state by its path, if it still exists. Raise UndeletableError if the
+        service cannot delete any."""
 
 
 class Listener(Protocol):

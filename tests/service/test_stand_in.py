@@ -116,6 +116,7 @@ def test_a_run_on_it_saves_goes_on_and_counts_its_prices(
     assert first.spent_usd
     assert len(metrics(tmp_path / "run")) == 2
     assert all(client.closed for client in opened)
+    assert len(opened) == 1  # a second one would hold GPUs, too
     (state,) = {one.split("/main")[0] for one in _states(tmp_path / "run")}
     assert state == "lab://tiny"
 

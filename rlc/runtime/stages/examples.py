@@ -133,7 +133,9 @@ async def heldout_node(setup: Setup, stage: Training) -> dict[str, StepFunction]
         parts = (wired[start : start + _AT_ONCE] for start in range(0, len(wired), _AT_ONCE))
         outputs = await asyncio.gather(*(training.forward(p, LIKELIHOOD.name) for p in parts))
         setup.meter.running[node.step].prefill += sum(len(datum.inputs) for datum in datums)
-        total = fsum(output.metrics["loss:sum"] for output in outputs)
+        rows = [row["logprobs"].to_numpy() for output in outputs for row in output.loss_fn_outputs]
+        pairs = zip(datums, rows, strict=True)  # not every service reports the loss of a forward
+        total = fsum(-float(datum.advantages_T @ logprobs_T) for datum, logprobs_T in pairs)
         return {"heldout/loss": total / fsum(datum.weighed for datum in datums)}
 
     return {"heldout": score}

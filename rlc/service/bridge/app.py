@@ -342,7 +342,7 @@ async def _list_checkpoints(bridge: Bridge, run: str) -> Response:
 
 async def _delete(bridge: Bridge, run: str, kind: str, name: str) -> Response:
     if not bridge.skyrl.deletes:
-        raise RefusedRequest(400, "This version of SkyRL deletes no checkpoints.")
+        raise RefusedRequest(405, "This version of SkyRL deletes no checkpoints.")
     await bridge.skyrl.ask("DELETE", f"/training_runs/{run}/checkpoints/{kind}/{name}")
     return Response(status_code=204)
 

@@ -12,7 +12,8 @@ import tinker
 from tinker import types
 
 from rlc.algo import Floats
-from rlc.service.conform.probe import HOUR, Probe, check, prompt, sequences
+from rlc.service.conform.probe import HOUR, Probe, check, prompt
+from rlc.service.gradients import sequences
 
 
 @check(
@@ -260,6 +261,20 @@ def lists(probe: Probe) -> None:
     if second in found:
         probe.get(rest.delete_checkpoint(client.model_id, found[second].checkpoint_id))
     probe.that(not {first, second} & listed().keys(), "deleted checkpoints are listed")
+
+
+@check(
+    "checkpoints.deletion",
+    "RestClient.delete_checkpoint_from_tinker_path",
+    "ServiceClient.create_training_client_from_state",
+    required=False,
+)
+def deletion(probe: Probe) -> None:
+    """A checkpoint that is deleted is gone; a server that cannot delete says so."""
+    path = save(probe, probe.train(), "deletion")
+    probe.get(probe.bench.rest.delete_checkpoint_from_tinker_path(path))
+    load = probe.bench.sdk.create_training_client_from_state
+    probe.refused("a checkpoint that was deleted", lambda: probe.get(load(path)))
 
 
 @check("checkpoints.ttl", "RestClient.set_checkpoint_ttl_from_tinker_path")

@@ -8,32 +8,33 @@ from concurrent.futures import TimeoutError as OutOfTime
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import tinker
 from attrs import asdict, define, evolve, field, frozen
 from tinker import types
 
-from rlc.algo import LOSSES, Floats
-from rlc.catalog import LIKELIHOOD, LossTraits, service_loss_traits, service_settings
+from rlc.algo import Floats
+from rlc.catalog import LIKELIHOOD, service_loss_traits, service_settings
 from rlc.errors import Error
 from rlc.service import tiny
+from rlc.service.gradients import (
+    IDS,
+    Conversation,
+    Fresh,
+    MeasuredDifference,
+    Pass,
+    Request,
+    Ruler,
+    Sample,
+    Snapshot,
+    datum,
+    likelihood,
+    outputs,
+)
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.interface import ServiceError
-
-
-@frozen
-class MeasuredDifference:
-    """A difference that was measured, and the largest that is allowed."""
-
-    what: str
-    found: float
-    allowed: float
-
-    @property
-    def holds(self) -> bool:
-        return self.found <= self.allowed  # not so for NaN
 
 
 @frozen
@@ -49,11 +50,7 @@ class DiffersError(Error):
     """The server differs from the protocol, and the check cannot go on."""
 
 
-# Token ids that every vocabulary has, in an order that means nothing: a model then spreads its
-# probability, and a difference shows.
-_IDS = [int(x) for x in np.random.default_rng(16).permutation(np.arange(40, 300))]
-PROMPT = _IDS[:16]
-LENGTHS = (12, 8)  # two datums of different lengths, which reveal a mean where a sum is due
+PROMPT = IDS[:16]
 _PULL = 0.1  # of a pull to the sampler: strong enough to be measured
 
 
@@ -61,47 +58,11 @@ def prompt(tokens: Sequence[int]) -> types.ModelInput:
     return types.ModelInput.from_ints(list(tokens))
 
 
-def sequences() -> list[list[int]]:
-    """Return the tokens of the datums: of each one more than it has targets."""
-    return [_IDS[20 + 20 * i : 21 + 20 * i + length] for i, length in enumerate(LENGTHS)]
-
-
-def likelihood(scale: float = 1.0) -> list[types.Datum]:
-    """Return datums of the log-likelihood, all their weights ``scale``."""
-    return [datum(t, {"weights": np.full(len(t) - 1, scale)}) for t in sequences()]
-
-
-def datum(tokens: Sequence[int], inputs: Mapping[str, Floats]) -> types.Datum:
-    """Return a datum that predicts each token from those before it."""
-    arrays: dict[str, Any] = {"target_tokens": np.asarray(tokens[1:], dtype=np.int64)}
-    arrays |= {key: np.asarray(array, dtype=np.float32) for key, array in inputs.items()}
-    return types.Datum(prompt(tokens[:-1]), arrays)
-
-
 def config_of(loss: str) -> dict[str, float]:
     """Return the settings of a loss: its defaults, and a strength of a pull to the sampler."""
     pull = service_loss_traits(loss).pull
     settings = service_settings(loss).items()
     return {key: _PULL if v is None or key == pull else v for key, v in settings}
-
-
-def inputs_of(loss: str, logprobs_T: Floats, which: int) -> dict[str, Floats]:
-    """Return the inputs of datum number ``which``, rounded to float32. The sampler's logprobs lie
-    around the trainer's, ``logprobs_T``, such that there are ratios below, inside and above the
-    clip range, with advantages of both signs and different sizes."""
-    length = len(logprobs_T)
-    traits = (
-        LossTraits(sampler_logprobs=False) if loss == LIKELIHOOD.name else service_loss_traits(loss)
-    )
-    advantages_T = np.where(np.arange(length) // 4 % 2 == 1, -0.3, 1.0)
-    if not traits.sampler_logprobs:
-        inputs = {"weights": advantages_T}
-    else:
-        ratio_T = np.resize(np.asarray(traits.ratios(config_of(loss))[which]), length)
-        inputs = {"logprobs": logprobs_T - np.log(ratio_T), "advantages": advantages_T}
-    if traits.per_sequence:
-        inputs |= {key: np.full(length, value) for key, value in LOSSES[loss].optional.items()}
-    return {key: array.astype(np.float32).astype(np.float64) for key, array in inputs.items()}
 
 
 def recorded(sequence: types.SampledSequence, inputs: Mapping[str, Floats]) -> types.Datum:
@@ -163,6 +124,7 @@ class Bench:
     tokens: TokenCount = field(factory=TokenCount, init=False)
     paths: list[str] = field(factory=list, init=False)
     rate: float | None = None  # a learning rate whose first step moves logprobs visibly
+    rulers: list[Ruler | None] = field(factory=list, init=False)  # one, once it has been found
     sdk: tinker.ServiceClient = field(init=False, repr=False)
     rest: tinker.RestClient = field(init=False, repr=False)
     admin: tinker.AdminClient = field(init=False, repr=False)
@@ -179,7 +141,8 @@ class Bench:
     def clean_up(self) -> None:
         """Delete saved checkpoints, as far as the server does that, and finish the session."""
         for path in self.paths:
-            with suppress(tinker.TinkerError, OutOfTime):  # it expires by itself
+            # It expires by itself; a path of another form is a ValueError of the SDK.
+            with suppress(tinker.TinkerError, OutOfTime, ValueError):
                 self.rest.delete_checkpoint_from_tinker_path(path).result(timeout=30)
         with suppress(tinker.TinkerError, OutOfTime):  # the session ends by itself, too
             self.sdk.close("success").result(timeout=30)
@@ -275,9 +238,8 @@ class Probe:
         backward: bool = False,
     ) -> types.ForwardBackwardOutput:
         """Run a forward pass, and with ``backward`` add its gradient."""
-        self._count(train=sum(item.model_input.length for item in data))
-        run = client.forward_backward if backward else client.forward
-        output: types.ForwardBackwardOutput = self.get(run(data, loss, config or None))
+        asked = Pass(data, loss, config or None, backward)
+        output: types.ForwardBackwardOutput = self._answer(client, asked)
         if "loss:sum" not in output.metrics:
             raise DiffersError("the metrics of a pass have no `loss:sum`")
         return output
@@ -306,6 +268,34 @@ class Probe:
         self.step(client, RATE)
         return self.logprobs_of_all(client)
 
+    def carry_out(self, talk: Conversation[_T], client: tinker.TrainingClient) -> _T:
+        """Make the requests of a conversation on a client, and return what it returns."""
+        answers: list[Any] | None = None
+        while True:
+            try:
+                requests = next(talk) if answers is None else talk.send(answers)
+            except StopIteration as end:
+                found: _T = end.value
+                return found
+            if Fresh() in requests:
+                client = self.train()
+            answers = [self._answer(client, request) for request in requests]
+
+    def _answer(self, client: tinker.TrainingClient, request: Request) -> Any:
+        match request:
+            case Pass(data, loss, config, backward):
+                self._count(train=request.tokens)
+                run = client.forward_backward if backward else client.forward
+                return self.get(run(data, cast(Any, loss), config))
+            case Snapshot():
+                return self.sampler(client)
+            case Sample(sampler):
+                return self.sample(cast(Any, sampler), max_tokens=1)
+            case Fresh():
+                return None
+            case step:
+                return self.get(client.optim_step(step.params))
+
     def saved(self, saving: Any) -> str:
         """Return the path of a checkpoint when it is saved, and note it to delete it in the end."""
         return self.keep(self.get(saving).path)
@@ -326,11 +316,6 @@ def _differences(what: str, ours: Any, theirs: Any) -> Floats:
         raise DiffersError(f"{what} have the shapes {ours.shape} and {theirs.shape}")
     difference: Floats = np.abs(ours - theirs)
     return difference
-
-
-def outputs(passed: types.ForwardBackwardOutput) -> list[Floats]:
-    arrays = (output["logprobs"].to_numpy() for output in passed.loss_fn_outputs)
-    return [np.asarray(array, dtype=np.float64) for array in arrays]
 
 
 Run = Callable[[Probe], None]

@@ -35,7 +35,7 @@ CHECKS: tuple[Check, ...] = tuple(
     sorted(REGISTERED, key=lambda check: _SUBJECTS.index(check.subject))
 )
 # Tokens of all checks, at most; a test compares it with what they process.
-MOST_TOKENS = TokenCount(prefill=4_000, sample=600, train=4_500)
+MOST_TOKENS = TokenCount(prefill=4_000, sample=600, train=6_000)
 
 
 def chosen(patterns: Sequence[str]) -> tuple[Check, ...]:
@@ -103,11 +103,7 @@ def _run(check: Check, bench: Bench, patience: float) -> CheckOutcome:
     except Exception as error:
         state = "lacks" if _is_refusal(error) else "fails"
         said = str(translate(error, "the server"))
-    differences = (
-        f"{measure.what} differ by {measure.found:.3g}, at most {measure.allowed:g}"
-        for measure in probe.measures
-        if not measure.holds
-    )
+    differences = (str(measure) for measure in probe.measures if not measure.holds)
     wrong = [*dict.fromkeys(differences), *probe.wrong]
     if state == "holds" and wrong:
         state, said = "differs", "; ".join(wrong)

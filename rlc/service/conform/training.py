@@ -33,13 +33,24 @@ from rlc.service.conform.probe import (
     Probe,
     check,
     config_of,
-    datum,
-    inputs_of,
-    likelihood,
-    outputs,
     recorded,
     reference_logprobs,
+)
+from rlc.service.gradients import (
+    Findings,
+    Pass,
+    Ruler,
+    cancels,
+    datum,
+    find_ruler,
+    gradient_sums,
+    inputs_of,
+    likelihood,
+    older_sampler,
+    opposite,
+    outputs,
     sequences,
+    step_sizes,
 )
 
 _KINDS = ("train_mlp", "train_attn", "train_unembed")
@@ -142,6 +153,35 @@ def sums(probe: Probe) -> None:
     probe.relative(what, total, expected, EXACT)
     if norm:
         probe.relative("the norms of both gradients, in parts of them,", added, norm, 0.02)
+    if (ruler := _ruler(probe, client)) is not None:
+        probe.measures += probe.carry_out(gradient_sums(ruler), client)
+
+
+def _ruler(probe: Probe, client: tinker.TrainingClient) -> Ruler | None:
+    """Return how the gradients of a client are measured, and note it if that is not by norms."""
+    if not probe.bench.rulers:
+        probe.bench.rulers.append(probe.carry_out(find_ruler(), client))
+    (ruler,) = probe.bench.rulers
+    if ruler is None:
+        probe.notes.append("neither grad_norm nor eps is there: gradients were not compared")
+    elif ruler.rate is not None:
+        probe.notes.append("the server reports no grad_norm: gradients were compared by steps")
+    return ruler
+
+
+@check(
+    "training.older_sampler",
+    "TrainingClient.save_weights_and_get_sampling_client",
+    "TrainingClient.optim_step",
+)
+def an_older_sampler(probe: Probe) -> None:
+    """A sample of weights that training has left behind leaves the trainer alone."""
+    _add(probe, probe.carry_out(older_sampler(), probe.train()))
+
+
+def _add(probe: Probe, found: Findings) -> None:
+    probe.measures += found.measures
+    probe.notes += found.notes
 
 
 @check("training.several_targets", "TrainingClient.forward", required=False)
@@ -224,7 +264,6 @@ def refusals(probe: Probe) -> None:
 
 
 _VALUE = 2e-3  # of a loss, in parts of its terms
-_GRADIENT = 0.03  # of a gradient's norm, which may be computed in another precision
 
 
 def loss(name: str, probe: Probe) -> None:
@@ -241,24 +280,23 @@ def loss(name: str, probe: Probe) -> None:
         tokens = [[*PROMPT, *reply.tokens] for reply in replies]
         plain = [datum(t, {"weights": np.ones(len(t) - 1)}) for t in tokens]
     scored = outputs(probe.forward(client, plain))
-    inputs = [inputs_of(name, logprobs_T, i) for i, logprobs_T in enumerate(scored)]
+    config = config_of(name)
+    inputs = [inputs_of(name, config, logprobs_T, i) for i, logprobs_T in enumerate(scored)]
     if is_recorded:
         for own, reply in zip(inputs, replies, strict=True):
             own["advantages"][: -len(reply.tokens)] = 0.0
         data = [recorded(reply, own) for reply, own in zip(replies, inputs, strict=True)]
     else:
         data = [datum(t, own) for t, own in zip(tokens, inputs, strict=True)]
-    config = config_of(name)
-    passed = probe.forward(client, data, name, config, backward=True)
-    alone = probe.step(client, 0.0)
-    expected, free, size, slopes = 0.0, 0.0, 0.0, list[Floats]()
-    for i, (logprobs_T, own) in enumerate(zip(outputs(passed), inputs, strict=True)):
-        if is_recorded:
-            at_T, known = np.arange(len(logprobs_T)), len(logprobs_T) - len(replies[i].tokens)
-            own = {**own, "sampled": (at_T >= known).astype(np.float64)}
+    known = [dict(own) for own in inputs]  # by the formula
+    for own in known if is_recorded else ():
+        sampled_T = np.arange(len(own["advantages"])) >= len(PROMPT) - 1
+        own["sampled"] = sampled_T.astype(np.float64)
+    passed = probe.forward(client, data, name, config)
+    expected, free, size = 0.0, 0.0, 0.0
+    for logprobs_T, own in zip(outputs(passed), known, strict=True):
         value, slope_T = builtin_loss_and_grad(name, config, logprobs_T, own)
         expected, size = expected + value, size + float(np.abs(slope_T).sum())
-        slopes.append(slope_T)
         if traits.pull is not None:
             free += builtin_loss_and_grad(name, {**config, traits.pull: 0.0}, logprobs_T, own)[0]
     reported, scale = passed.metrics["loss:sum"], max(size, abs(expected))
@@ -272,17 +310,15 @@ def loss(name: str, probe: Probe) -> None:
         unset = probe.forward(client, data, name).metrics["loss:sum"]
         usual = config[traits.pull] * (unset - free) / (reported - free)
         probe.notes.append(f"its {traits.pull} is {usual:.2g} where none is given")
-    if alone is None:
-        probe.notes.append("the server reports no grad_norm: its gradient was not compared")
+    if (ruler := _ruler(probe, client)) is None:
         return
-    probe.that(alone > 0, "its gradient is zero")
-    probe.forward(client, data, name, config, backward=True)
-    opposite = [datum(t, {"weights": s}) for t, s in zip(tokens, slopes, strict=True)]
-    probe.forward(client, opposite, LIKELIHOOD.name, backward=True)
-    left = probe.step(client, 0.0)
-    probe.within(
-        "the gradient and the formula's, in parts of it,", left / max(alone, 1e-12), _GRADIENT
-    )
+
+    def mirrored(logprobs_DT: list[Floats]) -> Pass:
+        pairs = zip(logprobs_DT, known, strict=True)
+        return opposite(tokens, [builtin_loss_and_grad(name, config, *pair)[1] for pair in pairs])
+
+    own_pass = Pass(data, name, config or None)
+    probe.measures.append(probe.carry_out(cancels(name, own_pass, mirrored, ruler), client))
 
 
 for _loss in LOSSES:
@@ -395,6 +431,13 @@ def learning_rate(probe: Probe) -> None:
     """A step is as large as its learning rate."""
     _adam(probe, "half the learning rate", 0.5, (1.0, rate_of(probe) / 2, {}))
     _adam(probe, "a learning rate of 0", 0.0, (1.0, 0.0, {}))
+
+
+@check("optimizer.plain_steps", "TrainingClient.optim_step")
+def plain_steps(probe: Probe) -> None:
+    """With a large eps a step is as large as its learning rate and the gradient say."""
+    client = probe.train()
+    _add(probe, probe.carry_out(step_sizes(_ruler(probe, client)), client))
 
 
 @check("optimizer.step_size", "TrainingClient.save_weights_external", required=False)

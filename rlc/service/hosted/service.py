@@ -36,6 +36,7 @@ from rlc.service.interface import (
     ServiceError,
     ServiceLostError,
     SessionEnd,
+    UndeletableError,
 )
 from rlc.service.tracing import trace
 
@@ -159,8 +160,23 @@ class HostedService:
         try:
             await self._rest(lambda rest: rest.delete_checkpoint_from_tinker_path(path))
         except ServiceError as error:
-            if not _is_unknown(error):
+            # A path that is not Tinker's is a ValueError of the SDK, which names nothing by it.
+            is_foreign = isinstance(error.__cause__, ValueError)
+            if not is_foreign and _status(error) not in (404, 405):
                 raise
+            if is_foreign or await self._is_there(path):
+                where = self.endpoint.name
+                message = f"{where} does not delete checkpoints such as {path}"
+                raise UndeletableError(message) from error
+
+    async def _is_there(self, path: str) -> bool:
+        try:
+            await self._rest(lambda rest: rest.get_weights_info_by_tinker_path(path))
+        except ServiceError as error:
+            if not 400 <= (_status(error) or 0) < 500:
+                raise
+            return False
+        return True
 
     async def ping(self) -> None:
         await self._health()
@@ -259,7 +275,13 @@ class HostedService:
 
 
 def _is_unknown(error: ServiceError) -> bool:
-    return any(getattr(cause, "status_code", None) == 404 for cause in causes(error))
+    return _status(error) == 404
+
+
+def _status(error: ServiceError) -> int | None:
+    """Return the HTTP status that an error is from; None if it is from none."""
+    statuses = (getattr(cause, "status_code", None) for cause in causes(error))
+    return next((status for status in statuses if status is not None), None)
 
 
 def _ours(models: Sequence[types.SupportedModel], endpoint: Endpoint) -> list[types.SupportedModel]:

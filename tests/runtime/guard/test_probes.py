@@ -15,7 +15,7 @@ from tinker import types
 
 from rlc.algo.losses import LOSSES, builtin_loss_and_grad
 from rlc.plan.parts import LossPlan
-from rlc.runtime.remote import probe_loss, probe_seeds, probe_topk
+from rlc.runtime.probes import probe_loss, probe_seeds, probe_topk
 from rlc.service.engine import open_engine
 from rlc.service.interface import SamplingClient, ServiceError, TrainingClient
 

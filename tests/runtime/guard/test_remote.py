@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from attrs import define, field
 from tinker import types
+from tinker.lib.base_url import DEFAULT_BASE_URL
 
 from rlc.compile.recipe import compile_source
 from rlc.lang.source import Source
@@ -214,6 +215,41 @@ def test_a_loss_whose_definition_is_not_published_is_compared_with_our_own_serve
     opened = verify(tmp_path / "theirs", plan, remote)
     assert "loss probe" not in (opened.folder.path / "service.jsonl").read_text()
     assert "definition of it is not published" in opened.notes[0]
+
+
+def events(opened: Opened) -> list[str]:
+    lines = (opened.folder.path / "service.jsonl").read_text().splitlines()
+    return [json.loads(line)["event"] for line in lines]
+
+
+def test_training_is_tried_on_servers_of_others_alone(tmp_path: Path, remote: Remote) -> None:
+    remote.ours = False
+    opened = verify(tmp_path / "theirs", hosted_plan(), remote)
+    assert events(opened) == ["loss probe", "training probe", "seed probe"]
+    assert opened.notes == []
+    measured = (opened.folder.path / "service.jsonl").read_text()
+    assert "weights of -1" in measured
+    assert "older weights" not in measured  # the plan asks for none
+    remote.server = DEFAULT_BASE_URL  # Tinker's own
+    opened = verify(tmp_path / "own", hosted_plan(), remote)
+    assert events(opened) == ["loss probe", "seed probe"]
+
+
+def test_a_service_that_makes_no_second_model_is_not_refused(
+    tmp_path: Path, remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Remote.create_lora_training_client
+
+    async def limited(self: Remote, base_model: str, **facts: Any) -> Any:
+        if facts:  # those of a stage; `verify` gives none
+            raise ServiceError("there is room for one model")
+        return await make(self, base_model)
+
+    monkeypatch.setattr(Remote, "create_lora_training_client", limited)
+    remote.ours = False
+    opened = verify(tmp_path, hosted_plan(), remote)
+    assert events(opened) == ["loss probe", "seed probe"]
+    assert "for lack of a second model: there is room for one model" in opened.notes[0]
 
 
 def test_repeated_samples_are_noticed_and_said(tmp_path: Path, remote: Remote) -> None:

@@ -307,7 +307,11 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, str]] = {
         "differs: sampled and computed logprobs have the shapes",
     ),
     "clip": (wrong_loss("ppo", wide_clip), "losses.ppo", "differs: ppo and its formula"),
-    "gradient": (wrong_loss("cispo", with_gradient), "losses.cispo", "differs: the gradient and"),
+    "gradient": (
+        wrong_loss("cispo", with_gradient),
+        "losses.cispo",
+        "differs: the gradient of `cispo` and",
+    ),
     "mean": (wrong_loss("cross_entropy", averaged), "training.sums", "differs: the loss of two"),
     "seed": (drawing(seed=None), "sampling.seeds", "differs: a seed is ignored"),
     "temperature": (
@@ -447,7 +451,7 @@ def test_nothing_is_asked_of_a_server_elsewhere_before_its_cost_is_agreed_to(
     assert main(["conform", "https://example.invalid"]) == 2
     said = capsys.readouterr().err
     assert "`Qwen/Qwen3-8B`" in said  # the cheaper one
-    assert "$0.0031 by the catalogue's prices" in said
+    assert "$0.0038 by the catalogue's prices" in said
     assert main(["conform", "https://example.invalid", "--budget", "0.001"]) == 2
     assert main(["conform", "https://example.invalid", "--model", "x", "--budget", "9"]) == 2
     assert "at an unknown price" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from rlc.service import tiny
 from rlc.service.hosted.clients import HostedTrainingClient
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
-from rlc.service.interface import ServiceError, ServiceLostError
+from rlc.service.interface import ServiceError, ServiceLostError, UndeletableError
 
 KEY = "tml-secret"
 pytestmark = [pytest.mark.server, pytest.mark.usefixtures("hurried")]
@@ -249,7 +249,26 @@ def test_deleting_what_is_gone_is_no_error(server: StubTinker) -> None:
     asyncio.run(service.delete_checkpoint(path))
     assert endpoint in [asked for asked, _ in server.requests]
     server.answers[endpoint] = (404, {"detail": "gone"})
+    server.answers["weights_info"] = (404, {"detail": "gone"})
     asyncio.run(service.delete_checkpoint(path))
     server.answers[endpoint] = (403, {"detail": "not yours"})
     with pytest.raises(ServiceError, match="not yours"):
         asyncio.run(service.delete_checkpoint(path))
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_a_server_without_deletion_is_told_from_one_that_has_deleted(
+    server: StubTinker, status: int
+) -> None:
+    service = HostedService(Endpoint(server.url, KEY))
+    endpoint = "training_runs/session-1:train:0/checkpoints/weights/main-1"
+    server.answers[endpoint] = (status, {"detail": "Not Found"})
+    server.answers["weights_info"] = (200, {"base_model": "Qwen/Qwen3-8B", "is_lora": True})
+    with pytest.raises(UndeletableError, match=f"{server.url} does not delete checkpoints such as"):
+        asyncio.run(service.delete_checkpoint("tinker://session-1:train:0/weights/main-1"))
+
+
+def test_a_path_that_the_sdk_cannot_read_is_not_deleted(server: StubTinker) -> None:
+    service = HostedService(Endpoint(server.url, KEY))
+    with pytest.raises(UndeletableError, match="such as tinker://model/main-1"):
+        asyncio.run(service.delete_checkpoint("tinker://model/main-1"))

@@ -271,6 +271,16 @@ def test_a_checkpoint_that_cannot_be_deleted_ends_no_run(tmp_path: Path) -> None
     assert "is not deleted yet" in watcher.notes[-1]
 
 
+def test_a_server_that_cannot_delete_is_said_once(tmp_path: Path) -> None:
+    watcher = Watcher()
+    with engine_tinker(tmp_path / "server") as server:
+        server.broken["training_runs"] = (404, {"detail": "Not Found"})
+        run(RunFolder.create(tmp_path / "run", hosted_plan()), server, watcher)
+        assert len(server.checkpoints()) == 3
+    (said,) = (note for note in watcher.notes if "delete" in note)
+    assert said.endswith("those that are not needed any more stay there")
+
+
 def test_a_server_that_repeats_its_samples_is_worked_around(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
