@@ -236,7 +236,7 @@ def test_only_versions_of_verifiers_with_tasksets_are_for_later_pythons(
     wrong: str | None, newest: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rlc.emit.job.needs.lacking", {TASKSETS: wrong}.get)
-    assert newest_python([Recipe(RECIPES / "verifiers.rl").plan()]) == newest
+    assert newest_python([Recipe(str(RECIPES / "verifiers.rl")).plan()]) == newest
 
 
 def test_the_wheel_asks_for_an_extra_where_it_installs() -> None:
