@@ -9,7 +9,7 @@ import yaml  # type: ignore[import-untyped]
 from paths import ROOT
 
 import rlc
-from rlc.catalog.packages import NEWEST_PYTHON
+from rlc.catalog.packages import NEWEST_PYTHON, name_of
 from rlc.cli.main import COMMANDS
 from rlc.version import PYTHON
 
@@ -35,7 +35,8 @@ def test_every_file_means_the_same_oldest_python() -> None:
 def test_the_pythons_of_packages_are_those_of_the_metadata() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     for package, newest in NEWEST_PYTHON.items():
-        (marker,) = re.findall(rf'"{package}[^"]*; (python_\w+ \S+ .+?)"', text)
+        pattern = rf'"(?:rlc\[)?{name_of(package)}\b[^"]*; (python_\w+ \S+ .+?)"'
+        (marker,) = re.findall(pattern, text)
         variable, sign, version = marker.replace("'", "").split()
         named = tuple(map(int, version.split(".")))
         assert variable == ("python_version" if len(newest) == 2 else "python_full_version")

@@ -16,9 +16,9 @@ from rlc.version import PYTHON
 TINKER_SDK, COOKBOOK = "tinker>=0.34", "tinker-cookbook>=0.5.8"
 CUSTOM_LOSSES = "tinker>=0.36"  # and what `rlc serve` answers with
 ALL_CALLS = "tinker>=0.38"  # of the SDK, which `rlc conform` makes
-TASKSETS = "verifiers>=0.4"  # of verifiers, in place of environments
+TASKSETS, ENVIRONMENTS = "verifiers>=0.4", "verifiers<0.4"  # of verifiers, which has one of them
 # The newest Python that a package installs on, where that is not every one that rlc runs on.
-NEWEST_PYTHON = {"gem-llm": (3, 12, 0), "verifiers": (3, 13)}
+NEWEST_PYTHON = {"gem-llm": (3, 12, 0), ENVIRONMENTS: (3, 13)}
 _MODULES = {"gem-llm": "gem"}
 
 
@@ -34,31 +34,32 @@ def module_of(package: str) -> str:
 
 
 def lacking(package: str) -> str | None:
-    """Return how a package is here: "not installed here", or its version if that is too old; None
-    if nothing is wrong with it."""
-    if importlib.util.find_spec(module_of(package)) is None:
+    """Return how a package is here: "not installed here", or its version if that is too old, or too
+    new; None if nothing is wrong with it."""
+    module = importlib.util.find_spec(module_of(package))
+    if module is None or module.origin is None:  # a folder beside a recipe is no package
         return "not installed here"
-    least = package.partition(">=")[2]
-    found = _installed(name_of(package)) if least else None
-    return f"{found} here" if found is not None and _numbers(found) < _numbers(least) else None
+    name, bound, limit = re.split(r"(>=|<|$)", package, maxsplit=1)
+    found = _installed(name) if bound else None
+    older = found is not None and _numbers(found) < _numbers(limit)
+    return f"{found} here" if found is not None and older == (bound == ">=") else None
 
 
 def described(package: str, wrong: str) -> str:
-    """Return the name of a package that is lacking, or, if it is too old, with both versions."""
+    """Return the name of a package that is lacking, or, if it is there, with both versions."""
     return name_of(package) if wrong.startswith("not") else f"{package} ({wrong})"
 
 
 def too_new(package: str) -> str:
     """Return what to do if this Python is too new for a package; nothing if it is not."""
-    name = name_of(package)
-    newest = NEWEST_PYTHON.get(name)
+    newest = NEWEST_PYTHON.get(package)
     if newest is None or sys.version_info[: len(newest)] <= newest:
         return ""
     least, most, this = (
         ".".join(map(str, version)) for version in (PYTHON, newest, sys.version_info[:3])
     )
     return (
-        f"{name} needs a Python from {least} to {most}, and this is {this}: "
+        f"{package} needs a Python from {least} to {most}, and this is {this}: "
         f"make an environment with another, such as `uv venv --python {least}`"
     )
 

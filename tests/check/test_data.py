@@ -366,3 +366,17 @@ def test_a_module_that_lists_a_taskset_needs_no_function(monkeypatch: pytest.Mon
     assert found == ["RL0513 this needs the package verifiers>=0.4, which is 0.3.1 here"]
     Path("tasks.py").write_text("Sums = 1\n", encoding="utf-8")
     assert [one[:6] for one in messages(compiled(env))] == ["RL0510"]
+
+
+def test_a_module_is_not_tried_on_versions_of_verifiers_that_have_no_environments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "from verifiers import NoLonger\ndef load_environment(): return NoLonger()\n"
+    Path("old_words.py").write_text(text, encoding="utf-8")
+    new = {"verifiers<0.4": "0.4.0 here"}
+    monkeypatch.setattr("rlc.check.rules.code.lacking", new.get)
+    found = messages(compiled('verifiers("old_words.py")', reader=Reader(imports=True)))
+    assert found == ["RL0513 this needs the package verifiers<0.4, which is 0.4.0 here"]
+    new["verifiers<0.4"] = new["verifiers"] = "not installed here"
+    found = messages(compiled('verifiers("old_words.py")', reader=Reader(imports=True)))
+    assert found == ["RL0513 this needs the package verifiers<0.4, which is not installed here"]

@@ -15,12 +15,13 @@ from attrs import evolve
 from paths import RECIPES, ROOT
 
 from rlc.api import Recipe
+from rlc.catalog.packages import TASKSETS
 from rlc.compile.saved import load_plan
 from rlc.compile.sweeps import find_sweep
 from rlc.emit.errors import EmitError
 from rlc.emit.job import entry
 from rlc.emit.job.folder import WrittenJob, emit_job
-from rlc.emit.job.needs import rlc_requirements, write_wheel
+from rlc.emit.job.needs import newest_python, rlc_requirements, write_wheel
 from rlc.explanation.summary import summary_text
 from rlc.lang.diagnostics import Diagnostics
 from rlc.plan.records import Plan
@@ -228,6 +229,14 @@ def test_a_job_looks_for_a_python_that_has_its_packages(
     monkeypatch.setattr("sys.version_info", python)
     monkeypatch.setattr("shutil.which", "/bin/{}".format)
     assert entry.maker() == [sys.executable if found else "/bin/python3.11", "-m", "venv"]
+
+
+@pytest.mark.parametrize(("wrong", "newest"), [("0.3.1 here", [3, 13]), (None, [])])
+def test_only_versions_of_verifiers_with_tasksets_are_for_later_pythons(
+    wrong: str | None, newest: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlc.emit.job.needs.lacking", {TASKSETS: wrong}.get)
+    assert newest_python([Recipe(str(RECIPES / "verifiers.rl")).plan()]) == newest
 
 
 def test_the_wheel_asks_for_an_extra_where_it_installs() -> None:

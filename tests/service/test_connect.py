@@ -42,7 +42,9 @@ def test_hosted_tinker_without_a_key_is_refused_by_name(
 
 
 def test_a_light_install_says_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else 1)
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "torch" else pytest.__spec__
+    )
     with pytest.raises(ServiceError, match=r"needs torch: pip install 'rlc\[local,gem\]'"):
         require_service(plan("quickstart"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)

@@ -18,7 +18,7 @@ from rlc.catalog import (
     source_traits,
     with_role,
 )
-from rlc.catalog.packages import TASKSETS, lacking, too_new
+from rlc.catalog.packages import ENVIRONMENTS, TASKSETS, lacking, too_new
 from rlc.catalog.requirements import requirements_of
 from rlc.check.rules.rows import Messages, StageRows, labels
 from rlc.check.rules.view import StageView
@@ -109,18 +109,27 @@ def check_code(
         _report_constants(view, at, code, constants)
         if env is not None and code.kind == "reward" and keys is not None:
             _report_components(view, env, code, keys)
-    if view.reader.imports:
+    if view.reader.imports and not (lists and _is_reported(view, at, ENVIRONMENTS)):
         _try(view, env, at, code, rows)
 
 
 def _check_taskset(view: StageView, env: EnvPlan | None, at: str, code: Code) -> None:
     """Report a module that has no factory, but lists what it has, as tasksets of verifiers do."""
     assert view.reader is not None
-    if view.reader.imports and (wrong := lacking(TASKSETS)):
-        message = f"this needs the package {TASKSETS}, which is {wrong}"
-        view.warning("RL0513", at, message, f"`pip install '{TASKSETS}'`, if it is run here")
-    elif view.reader.imports:
+    if view.reader.imports and not _is_reported(view, at, TASKSETS):
         _try(view, env, at, evolve(code, kind="taskset"), None)
+
+
+def _is_reported(view: StageView, at: str, package: str) -> bool:
+    """Return whether a package is lacking here, which is then reported, unless it is already, or
+    as one of certain versions."""
+    if (wrong := lacking(package)) is None:
+        return False
+    needed = f"this needs the package {package}"
+    if not any(item.message.startswith(needed) for item in view.found):
+        advice = too_new(package) or f"`pip install '{package}'`, if it is run here"
+        view.found.warning("RL0513", view.at(at), f"{needed}, which is {wrong}", advice)
+    return True
 
 
 def _no_reward(
@@ -302,9 +311,5 @@ def check_template(view: StageView, path: str, param: Param, value: str) -> None
 def check_packages(view: StageView) -> None:
     """Warn of each package that is missing, once."""
     for one in requirements_of("", view.parts):
-        if one.kind != "package" or (wrong := lacking(one.name)) is None:
-            continue
-        message = f"this needs the package {one.name}, which is {wrong}"
-        if not any(item.message == message for item in view.found):
-            advice = too_new(one.name) or f"`pip install '{one.name}'`, if it is run here"
-            view.found.warning("RL0513", view.at(one.path), message, advice)
+        if one.kind == "package":
+            _is_reported(view, one.path, one.name)

@@ -17,7 +17,7 @@ from typing import Any
 
 import rlc
 from rlc.catalog import TINY, provider
-from rlc.catalog.packages import NEWEST_PYTHON, TASKSETS, lacking, name_of
+from rlc.catalog.packages import ENVIRONMENTS, NEWEST_PYTHON, TASKSETS, lacking, name_of
 from rlc.catalog.requirements import requirements
 from rlc.errors import Error
 from rlc.plan import Plan, is_hosted
@@ -28,6 +28,11 @@ PACKAGE = Path(rlc.__file__).resolve().parent
 CHECKOUT = PACKAGE.parent
 _TIME = (1980, 1, 1, 0, 0, 0)  # the same code makes the same file
 _CONSTRAINTS = "constraints.txt"
+_OF_TASKSETS = (
+    name_of(TASKSETS),
+    "mcp",
+    "sse-starlette",
+)  # the first pins mcp, which needs the last
 WHEEL = f"rlc-{__version__}-py3-none-any.whl"
 
 
@@ -56,10 +61,10 @@ def constraints() -> str:
 
 
 def constraints_here() -> str:
-    """Return these versions, but those of verifiers and what it pins as they are here if it plays
-    tasksets: the tested version does not."""
+    """Return these versions, but those of verifiers and what it asks for as they are here if it
+    plays tasksets: the tested version does not."""
     text = constraints()
-    for name in (name_of(TASKSETS), "mcp") if lacking(TASKSETS) is None else ():
+    for name in _OF_TASKSETS if lacking(TASKSETS) is None else ():
         text = re.sub(rf"(?m)^{name}==.*$", f"{name}=={metadata.version(name)}", text)
     return text
 
@@ -132,8 +137,11 @@ _PACKAGES = ("package", "client")
 
 
 def newest_python(plans: Iterable[Plan]) -> list[int]:
-    """Return the newest Python that has all packages that plans need; nothing if every one does."""
+    """Return the newest Python that has all packages that plans need, in the versions of the job;
+    nothing if every one does."""
     packages = {one.name for plan in plans for one in requirements(plan) if one.kind in _PACKAGES}
+    if name_of(ENVIRONMENTS) in packages and lacking(TASKSETS):
+        packages.add(ENVIRONMENTS)
     return list(min((NEWEST_PYTHON[name] for name in packages & {*NEWEST_PYTHON}), default=()))
 
 

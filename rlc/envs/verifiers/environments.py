@@ -22,6 +22,7 @@ from contextvars import ContextVar
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from rlc.catalog.packages import ENVIRONMENTS, too_new
 from rlc.chat import (
     EnvError,
     Observation,
@@ -126,9 +127,10 @@ async def _made(name: str, loader: str, args: Mapping[str, Any]) -> Any:
         import verifiers
 
         installed = verifiers.__version__
+        advice = too_new(ENVIRONMENTS) or f"pip install '{ENVIRONMENTS}'"
         raise EnvError(
             f"`{name}` is made by `load_environment`, and verifiers {installed}, which is "
-            "installed, has no such environments: pip install 'verifiers<0.4'"
+            f"installed, has no such environments: {advice}"
         ) from error
     with _MAKING, _signals_left_alone(environment):
         env = called(loader, load_attribute(loader), args)

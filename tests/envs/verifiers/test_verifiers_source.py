@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from rlc.envs.base import TaskKey
 from rlc.envs.verifiers.environments import RubricError, VerifiersSource
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
-if find_spec("verifiers") is None:
+if lacking("verifiers"):
     pytest.skip("verifiers is not installed (rlc[verifiers])", allow_module_level=True)
 if lacking(TASKSETS) is None:
     pytest.skip("verifiers has no environments as of 0.4", allow_module_level=True)
