@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _server(url: str | None, service: str | None) -> Iterator[Endpoint]:
+def _server(url: str | None, service: str | None = None) -> Iterator[Endpoint]:
     """Yield the server under test; without an address or a provider's, one of rlc until the block
     ends."""
     from rlc.plan import TINKER
