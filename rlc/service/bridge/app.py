@@ -130,12 +130,16 @@ def _promised(
 async def _load_weights(
     bridge: Bridge, request: types.LoadWeightsRequest
 ) -> types.UntypedAPIFuture:
-    """Load a state into a model, or (with a session) as a new model, of its own rank."""
+    """Load a state into a model, or (with a session) as a new model, of its own rank. SkyRL loads
+    into new models alone, so one that has been used gets a new one behind it."""
+    asked = {"tinker_path": request.path}
     if request.model_id is not None:
         model = bridge.model(request.model_id)
 
         async def send() -> Awaitable[Any]:
-            return await _loading(bridge, model.theirs, request)
+            state = (await bridge.skyrl.ask("POST", "/weights_info", asked)).json()
+            loaded = await _restored(bridge, model.session, state, request)
+            return bridge.replace(model, loaded)
 
         answer = types.LoadWeightsResponse(path=request.path, model_id=request.model_id)
         turn = OrderedRequest(send)
@@ -146,29 +150,30 @@ async def _load_weights(
         problem = "load_weights needs a model_id, or a session_id and a model_seq_id."
         raise RefusedRequest(400, problem)
     name = f"{session}:train:{request.model_seq_id}"
-    asked = {"tinker_path": request.path}
     state = (await bridge.skyrl.ask("POST", "/weights_info", asked)).json()
 
     async def load() -> Reply:
-        base, rank = str(state["base_model"]), int(state["lora_rank"])
-        theirs = await _created(bridge, session, base, rank, None)
-        bridge.add(name, theirs, session)  # to be unloaded with the others, if it is of no use
-        try:
-            await (await _loading(bridge, theirs, request))
-        except ServiceError as error:
-            if "checkpoint not found" in str(error):  # its files are gone, and its row is there
-                raise UnknownError(error.message) from error
-            raise
+        bridge.add(name, await _restored(bridge, session, state, request), session)
         return _in_json(types.LoadWeightsResponse(path=request.path, model_id=name))
 
     return _promised(bridge, name, load)
 
 
-async def _loading(
-    bridge: Bridge, model: str, request: types.LoadWeightsRequest
-) -> Awaitable[Mapping[str, Any]]:
-    body = {"model_id": model, "path": request.path, "optimizer": request.optimizer}
-    return bridge.skyrl.result(await bridge.skyrl.promised("/load_weights", body))
+async def _restored(
+    bridge: Bridge, session: str, state: Mapping[str, Any], request: types.LoadWeightsRequest
+) -> str:
+    """Return SkyRL's id of a new model with a state. Raise UnknownError if its files are gone."""
+    base, rank = str(state["base_model"]), int(state["lora_rank"])
+    theirs = await _created(bridge, session, base, rank, None)
+    body = {"model_id": theirs, "path": request.path, "optimizer": request.optimizer}
+    try:
+        await bridge.skyrl.result(await bridge.skyrl.promised("/load_weights", body))
+    except ServiceError as error:
+        await bridge.unload(theirs)
+        if "checkpoint not found" in str(error):  # there is a row of it
+            raise UnknownError(error.message) from error
+        raise
+    return theirs
 
 
 async def _forward_backward(bridge: Bridge, request: Pass) -> types.UntypedAPIFuture:

@@ -196,8 +196,18 @@ class Bridge:
                 continue
             if model.worker is not None:
                 model.worker.cancel()
-            with suppress(ServiceError):  # it is freed after 300 s in any case
-                await self.skyrl.ask("POST", "/unload_model", {"model_id": model.theirs})
+            await self.unload(model.theirs)
+
+    async def unload(self, theirs: str) -> None:
+        with suppress(ServiceError):  # it is freed after 300 s in any case
+            await self.skyrl.ask("POST", "/unload_model", {"model_id": theirs})
+
+    async def replace(self, model: BridgedModel, theirs: str) -> None:
+        """Put another model of the server behind a model, in place of the one that was."""
+        old, model.theirs = model.theirs, theirs
+        self.models[theirs] = model
+        model.held, model.spoiled = [], False
+        await self.unload(old)
 
     def in_turn(
         self, model: BridgedModel, number: int | None, turn: OrderedRequest, reply: Write

@@ -153,5 +153,11 @@ def test_what_the_engine_cannot_compute_is_refused() -> None:
         summed(one("dro", lone), 1)
     with pytest.raises(ServiceError, match="one target in a place"):
         summed(one("cross_entropy", several), 1)
-    with pytest.raises(ServiceError, match="has no `advantages`, which the loss needs"):
+    with pytest.raises(ServiceError, match="has no `logprobs`, which `ppo` needs"):
         summed(one("ppo", lone), 1)
+    for wrong in ([1.0, 1.0], [np.nan]):  # which it would pad, or train on
+        weighted = {**lone, "weights": np.array(wrong, dtype=np.float32)}
+        with pytest.raises(ServiceError, match="not a number for each of its targets"):
+            summed(one("cross_entropy", weighted), 1)
+    with pytest.raises(ServiceError, match="`ppo` has no setting `clip`"):
+        summed(ModelPass("ppo", {"clip": 0.2}, one("ppo", lone).data), 1)
