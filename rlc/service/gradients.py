@@ -171,7 +171,7 @@ def opposite(tokens: Sequence[Sequence[int]], slopes: Sequence[Floats]) -> Pass:
 
 _GRADIENT = 0.2  # of a gradient, in parts of it
 _LEFT = 0.1  # of a gradient and its opposite
-_MOVED = {_GRADIENT: 0.3, _LEFT: 0.5}  # the same, if it is seen by plain steps
+_MOVED = {_GRADIENT: 0.35, _LEFT: 0.5}  # the same, if it is seen by plain steps
 _FACTOR = 0.4  # of a step, in parts of it
 _BACK = 0.5  # of the way of a step
 _EPS = 1e6  # far above any gradient of a few tokens
