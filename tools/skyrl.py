@@ -104,7 +104,7 @@ def running(
         "database-url": f"sqlite:///{home}/database.db",
     }
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    command = [python, "-P", _LAUNCHER, str(listening.fileno()), *words]
+    command = [str(python), "-P", str(_LAUNCHER), str(listening.fileno()), *words]
     with (
         (home / "log.txt").open("wb") as log,
         listening,

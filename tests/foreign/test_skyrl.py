@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from bridge_passes import ADAM, PASSES, opened, two_steps
+from bridge_passes import PASSES, opened, own_step, two_steps
 from bridge_support import here, small_job
 from killing import Victim
-from loss_functions import WRITTEN, as_custom, data_for
 from paths import RECIPES
 from run_support import TINY, metrics
-from serving_support import sft_data
+from tinker import types
 
 from rlc.cli.main import main
 from rlc.service.bridge.app import bridged
@@ -31,6 +30,8 @@ from rlc.service.interface import ServiceClient, TrainingClient
 if TYPE_CHECKING:
     from tools.skyrl import SkyRL
 
+# Steps on gradients that are next to nothing would be as large as others: their signs are noise.
+CALM = types.AdamParams(learning_rate=3e-3, eps=1e-2)
 SKYRL = TINY.replace('"tiny"', '"tiny"  service = skyrl')
 
 
@@ -39,56 +40,48 @@ def rewards(path: Path) -> list[float]:
 
 
 def quickstart(run: Path, *words: str) -> list[float]:
-    """The mean rewards of the quickstart's first steps, which learn a little faster here."""
-    fields = ("--set", "main.steps=5", "--set", "learning_rate=1e-3")
+    """The mean rewards of the quickstart's first steps, which are smaller here and learn faster."""
+    fields = ("main.steps=3", "learning_rate=3e-3", "main.batch=groups(8, group_size = 8)")
+    given = [word for field in fields for word in ("--set", field)]
     recipe = f"{RECIPES}/quickstart.rl"
-    assert main(["run", recipe, "--quiet", *fields, "--run-dir", str(run), *words]) == 0
+    assert main(["run", recipe, "--quiet", *given, "--run-dir", str(run), *words]) == 0
     return rewards(run)
 
 
 def test_the_quickstart_learns_as_on_the_embedded_engine(tmp_path: Path, skyrl: SkyRL) -> None:
     there = quickstart(tmp_path / "there", "--service", "skyrl", "--base-url", skyrl.url)
-    expected = quickstart(tmp_path / "here")
-    print(there, expected)
-    assert max(there[-2:]) > there[0] + 0.02
-    assert there == pytest.approx(expected, abs=0.1)
+    assert there[-1] > there[0] + 0.1
+    assert there == pytest.approx(quickstart(tmp_path / "here"), abs=0.12)
 
 
-async def own_loss(training: TrainingClient, service: ServiceClient) -> list[float]:
-    """A step of a loss that the SDK computes in the client."""
-    data, ppo = as_custom(data_for("ppo")), WRITTEN["ppo"]
-    loss = await service.create_custom_loss(ppo.fn, ppo.ranks)
-    passed = training.forward_backward_custom(data, loss)
-    stepped = training.optim_step(ADAM)
-    output, step = await passed, await stepped
-    end = await training.forward(sft_data(9), "cross_entropy")
-    told = [output.metrics["loss:sum"], step.metrics["grad_norm"]]  # type: ignore[index]
-    return told + [x for one in end.loss_fn_outputs for x in one["logprobs"].data]
-
-
-@pytest.mark.parametrize("name", [*PASSES, "own loss"])
-def test_steps_are_those_of_the_embedded_engine(tmp_path: Path, skyrl: SkyRL, name: str) -> None:
+def test_steps_are_those_of_the_embedded_engine(tmp_path: Path, skyrl: SkyRL) -> None:
     """On an adapter that the server has made: likelihoods with weights of both signs, as of
-    preferences; losses of ratios; several passes of a step; a recipe's own loss."""
+    preferences; losses of ratios; several passes of a step; a recipe's own loss. All pass through
+    one model, for which the server compiles its step once."""
 
-    async def steps(training: TrainingClient, service: ServiceClient) -> list[float]:
-        if name == "own loss":
-            return await own_loss(training, service)
-        return await two_steps(training, PASSES[name], pipelined=True)
+    async def steps(service: ServiceClient, training: TrainingClient) -> list[float]:
+        told = list[float]()
+        for passes in (likelihood, ratios, likelihood + ratios):
+            told += await two_steps(training, passes, pipelined=True, adam=CALM)
+        return told + await own_step(service, training, CALM)
 
     async def there() -> tuple[str, list[float]]:
         service = HostedService(Endpoint(bridged(skyrl.url), "tml-test"))
         try:
             training = await opened(service)
-            saved = await training.save_weights_for_sampler(f"start-{name.replace(' ', '-')}")
-            return saved.path, await steps(training, service)
+            saved = await training.save_weights_for_sampler("start")
+            return saved.path, await steps(service, training)
         finally:
             await service.close("success")
 
     async def embedded(service: ServiceClient) -> list[float]:
-        adapter = service.create_training_client_from_adapter(str(tmp_path / "adapter"), "tiny")
-        return await steps(await adapter, service)
+        folder = str(tmp_path / "adapter")
+        return await steps(
+            service, await service.create_training_client_from_adapter(folder, "tiny")
+        )
 
+    likelihood = PASSES["cross_entropy"]
+    ratios = [one for name in ("importance_sampling", "ppo", "cispo") for one in PASSES[name]]
     path, told = asyncio.run(there())
     model, kind, saved = path.removeprefix("tinker://").split("/")
     with tarfile.open(skyrl.checkpoints / model / kind / f"{saved}.tar.gz") as packed:

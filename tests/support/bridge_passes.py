@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from loss_functions import WRITTEN, as_custom, data_for
 from serving_support import policy_data, sft_data
 from tinker import types
 
@@ -44,7 +45,10 @@ PASSES: dict[str, list[tuple[str, list[types.Datum]]]] = {
 
 
 async def two_steps(
-    training: TrainingClient, passes: Sequence[tuple[str, list[types.Datum]]], pipelined: bool
+    training: TrainingClient,
+    passes: Sequence[tuple[str, list[types.Datum]]],
+    pipelined: bool,
+    adam: types.AdamParams = ADAM,
 ) -> list[float]:
     """Two steps on the same passes: their losses, norms, and the logprobs at the end."""
     numbers = list[float]()
@@ -56,10 +60,24 @@ async def two_steps(
                 coming.append(asked)
             else:
                 outputs.append(await asked)
-        stepped = training.optim_step(ADAM)
+        stepped = training.optim_step(adam)
         outputs += [await one for one in coming]
         numbers += [one.metrics["loss:sum"] for one in outputs]
         numbers.append((await stepped).metrics["grad_norm"])  # type: ignore[index]
         numbers += [x for one in outputs for o in one.loss_fn_outputs for x in o["logprobs"].data]
     end = await training.forward(sft_data(9), "cross_entropy")
     return numbers + [x for one in end.loss_fn_outputs for x in one["logprobs"].data]
+
+
+async def own_step(
+    service: ServiceClient, training: TrainingClient, adam: types.AdamParams = ADAM
+) -> list[float]:
+    """A step of a loss that the SDK computes in the client, and the logprobs at the end."""
+    data, ppo = as_custom(data_for("ppo")), WRITTEN["ppo"]
+    loss = await service.create_custom_loss(ppo.fn, ppo.ranks)
+    passed = training.forward_backward_custom(data, loss)
+    stepped = training.optim_step(adam)
+    output, step = await passed, await stepped
+    end = await training.forward(sft_data(9), "cross_entropy")
+    told = [output.metrics["loss:sum"], step.metrics["grad_norm"]]  # type: ignore[index]
+    return told + [x for one in end.loss_fn_outputs for x in one["logprobs"].data]

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
-from bridge_passes import ADAM, CONFIG, PASSES, opened, two_steps
+from bridge_passes import ADAM, CONFIG, PASSES, opened, own_step, two_steps
 from bridge_support import Start, at, here
-from loss_functions import WRITTEN, as_custom, data_for
 from raw_http import Raw
 from serving_support import policy_data, sft_data
 from skyrl_server import SkyRLServer
@@ -54,19 +53,9 @@ def test_both_versions_and_the_sdk_agree(tmp_path: Path, server: SkyRLServer) ->
     close(at(server, talk), here(tmp_path, talk))
 
 
-@pytest.mark.filterwarnings("ignore:.*tracing")
 def test_a_custom_loss_is_computed_by_the_sdk_in_the_client(tmp_path: Path, start: Start) -> None:
-    data, ppo = as_custom(data_for("ppo")), WRITTEN["ppo"]
-
     async def talk(service: ServiceClient) -> list[float]:
-        training = await opened(service)
-        loss = await service.create_custom_loss(ppo.fn, ppo.ranks)
-        passed = training.forward_backward_custom(data, loss)
-        stepped = training.optim_step(ADAM)
-        output, step = await passed, await stepped
-        end = await training.forward(sft_data(9), "cross_entropy")
-        told = [output.metrics["loss:sum"], step.metrics["grad_norm"]]  # type: ignore[index]
-        return told + [x for one in end.loss_fn_outputs for x in one["logprobs"].data]
+        return await own_step(service, await opened(service))
 
     close(at(start(), talk), here(tmp_path, talk))
 
