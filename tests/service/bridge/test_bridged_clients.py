@@ -21,7 +21,7 @@ from skyrl_server import SkyRLServer
 from tinker import types
 
 from rlc.service.bridge.app import bridged
-from rlc.service.interface import ServiceClient
+from rlc.service.interface import ServiceClient, TrainingClient
 
 pytestmark = pytest.mark.server
 
@@ -74,6 +74,25 @@ def test_a_pass_without_its_step_changes_nothing(tmp_path: Path, start: Start) -
     told = at(start(), talk)
     close(told, here(tmp_path, talk))
     assert told[0] == 0.0 < told[1]
+
+
+def test_a_pass_that_is_refused_spoils_nothing(tmp_path: Path, start: Start) -> None:
+    """By the bridge, before anything of the step is sent: the next one is as if it had not been."""
+
+    async def refused(training: TrainingClient) -> list[Any]:
+        passed = training.forward_backward(policy_data(1), "dro", {"beta": 0.1})
+        return await asyncio.gather(passed, training.optim_step(ADAM), return_exceptions=True)
+
+    async def talk(service: ServiceClient) -> tuple[list[Any], list[float]]:
+        training = await opened(service)
+        return await refused(training), await two_steps(training, PASSES["ppo"], True)
+
+    async def calm(service: ServiceClient) -> list[float]:
+        return await two_steps(await opened(service), PASSES["ppo"], True)
+
+    errors, told = at(start(), talk)
+    assert all("computes no `dro`" in str(error) for error in errors)
+    close(told, here(tmp_path, calm))
 
 
 def test_two_models_do_not_mix(tmp_path: Path, start: Start) -> None:
