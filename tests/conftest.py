@@ -48,7 +48,8 @@ GUARD.install()
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import a file whose tests are all deselected: it may take seconds to load torch."""
-    return deselects(config.option.markexpr, marks_of(collection_path)) or None
+    is_file = collection_path.suffix == ".py"
+    return (is_file and deselects(config.option.markexpr, marks_of(collection_path))) or None
 
 
 @pytest.hookimpl(wrapper=True)

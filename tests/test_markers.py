@@ -60,3 +60,23 @@ def test_markers_of_a_file_are_known_without_importing_it() -> None:
 )
 def test_files_are_left_out_only_where_that_is_certain(expression: str, left_out: bool) -> None:
     assert deselects(expression, {"engine"}) is left_out
+
+
+@pytest.mark.parametrize(
+    ("expression", "folder", "left_out"),
+    [
+        ("", None, True),
+        ("slow", None, True),
+        ("foreign", None, False),
+        ("foreign and not slow", None, False),
+        ("", "somewhere", False),
+    ],
+)
+def test_other_packages_are_tested_if_asked_for(
+    monkeypatch: pytest.MonkeyPatch, expression: str, folder: str | None, left_out: bool
+) -> None:
+    monkeypatch.delenv("RLC_SKYRL", raising=False)
+    if folder is not None:
+        monkeypatch.setenv("RLC_SKYRL", folder)
+    assert deselects(expression, marks_of(TESTS / "foreign/test_skyrl.py")) is left_out
+    assert deselects("foreign", {"engine"})

@@ -48,7 +48,7 @@ def there(text: str, seed: int = 1) -> Plan:
 class Watcher(Observer):
     """Keeps the notes, and calls ``after`` with the number of each step that is done."""
 
-    def __init__(self, after: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, after: Callable[[int], object] = lambda _: None) -> None:
         self.after = after
         self.notes: list[str] = []
         self.job: Job | None = None

@@ -8,6 +8,7 @@ file that asks about the engine is marked ``engine``, too.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import sys
@@ -23,6 +24,7 @@ from typing import Any
 TESTS = Path(__file__).parents[1]
 FOLDERS = {
     "envs/cookbook": {"engine"},
+    "foreign": {"engine", "foreign", "server", "slow"},
     "service/bridge": {"engine"},
     "service/hosted": {"engine"},
     "service/inference": {"engine", "server"},
@@ -30,7 +32,8 @@ FOLDERS = {
     "service/engine": {"engine"},
 }
 QUICK = "quick"  # what a test is marked with that has none of `NEEDS`
-NEEDS = frozenset({"engine", "plain", "cuda", "server", "kill", "slow"})
+NEEDS = frozenset({"engine", "plain", "cuda", "server", "kill", "slow", "foreign"})
+FOREIGN = "foreign"  # left out unless an expression names it, or RLC_SKYRL is in the environment
 _BROKEN = (
     "a test without the marker `{}` {}: mark the test, or its file (see tests/support/markers)"
 )
@@ -50,10 +53,12 @@ def marks_of(path: Path) -> frozenset[str]:
 
 
 def deselects(expression: str, marks: Iterable[str]) -> bool:
-    """Return whether a marker expression, of the form ``not a and not b`` or ``quick``, rules out
-    the marks."""
+    """Return whether a marker expression, of the form ``not a and not b``, ``quick`` or
+    ``foreign``, rules out the marks of a file."""
     if expression == QUICK:
         return bool(NEEDS & set(marks))
+    if expression == FOREIGN or FOREIGN in marks:
+        return FOREIGN not in marks or not (FOREIGN in expression or "RLC_SKYRL" in os.environ)
     terms = [re.fullmatch(r"\s*not (\w+)\s*", term) for term in expression.split(" and ")]
     return all(terms) and bool(set(marks) & {term[1] for term in terms if term})
 

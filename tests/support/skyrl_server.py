@@ -544,7 +544,7 @@ class Api:
 
     def openapi(self, _: Request) -> JSONResponse:
         checkpoints = f"{_API}/training_runs/{{unique_id}}/checkpoints"
-        body = {} if self.server.in_protobuf else {"requestBody": {}}
+        body: Body = {} if self.server.in_protobuf else {"requestBody": {}}
         paths: Body = {f"{_API}/forward_backward": {"post": body}, checkpoints: {"get": {}}}
         if self.server.in_protobuf:
             paths[f"{checkpoints}/{{checkpoint_path}}"] = {"delete": {}}

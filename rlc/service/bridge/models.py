@@ -290,7 +290,6 @@ class Bridge:
         coming = list[asyncio.Future[Any]]()
         try:
             for given, wanted in [(one, summed(one, datums)) for one in held]:
-                model.spoiled = True  # until the step is taken
                 made = await self.skyrl.pass_data(model.theirs, model.number(), wanted, True)
                 later = self._averaged(made, given, datums)
                 coming.append(_keep(asyncio.ensure_future(later)))
@@ -298,12 +297,12 @@ class Bridge:
                 turn.follow(one)
             await asyncio.gather(*coming)
         except Exception as error:
+            model.spoiled = bool(coming) or isinstance(error, ServiceLostError)
             for turn in [*waiting, step]:
                 turn.fail(error)
             for one in coming:
                 one.cancel()
             return
-        model.spoiled = False
         await _send(step)
 
     async def _averaged(

@@ -7,15 +7,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tinker
+from bridge_passes import ADAM, CONFIG, PASSES, opened, own_step, two_steps
 from bridge_support import Start, at, here
-from loss_functions import WRITTEN, as_custom, data_for
 from raw_http import Raw
 from serving_support import policy_data, sft_data
 from skyrl_server import SkyRLServer
@@ -26,63 +25,9 @@ from rlc.service.interface import ServiceClient, TrainingClient
 
 pytestmark = pytest.mark.server
 
-ADAM = types.AdamParams(learning_rate=3e-3, weight_decay=0.01)
-CLIPS = {"clip_low_threshold": 0.7, "clip_high_threshold": 1.3}
-CONFIG: dict[str, dict[str, float | str] | None] = {"ppo": {**CLIPS}, "cispo": {**CLIPS}}
-
 
 def close(told: Any, expected: Any) -> None:
     np.testing.assert_allclose(told, expected, rtol=1e-4, atol=1e-5)
-
-
-async def opened(service: ServiceClient, rank: int = 4) -> TrainingClient:
-    return await service.create_lora_training_client("tiny", rank=rank, seed=7)
-
-
-def negative(data: list[types.Datum]) -> list[types.Datum]:
-    """Likelihoods that are to sink, with a weight of 0 here and there."""
-    sunk = []
-    for datum in data:
-        weights_T = datum.loss_fn_inputs["weights"].to_numpy() - 0.7
-        weights_T[::3] = 0
-        inputs: Any = {**datum.loss_fn_inputs, "weights": types.TensorData.from_numpy(weights_T)}
-        sunk.append(types.Datum(datum.model_input, inputs))
-    return sunk
-
-
-PASSES: dict[str, list[tuple[str, list[types.Datum]]]] = {
-    "cross_entropy": [("cross_entropy", negative(sft_data(3, count=3)))],
-    "importance_sampling": [("importance_sampling", policy_data(1))],
-    "ppo": [("ppo", policy_data(2))],
-    "cispo": [("cispo", policy_data(3))],
-    "several": [
-        ("cross_entropy", negative(sft_data(4, count=1, length=3))),
-        ("ppo", policy_data(5, count=2)),
-        ("importance_sampling", policy_data(6, count=4, length=5)),
-    ],
-}
-
-
-async def two_steps(
-    training: TrainingClient, passes: Sequence[tuple[str, list[types.Datum]]], pipelined: bool
-) -> list[float]:
-    """Two steps on the same passes: their losses, norms, and the logprobs at the end."""
-    numbers = list[float]()
-    for _ in range(2):
-        outputs, coming = [], []
-        for loss, data in passes:
-            asked = training.forward_backward(data, loss, CONFIG.get(loss))
-            if pipelined:
-                coming.append(asked)
-            else:
-                outputs.append(await asked)
-        stepped = training.optim_step(ADAM)
-        outputs += [await one for one in coming]
-        numbers += [one.metrics["loss:sum"] for one in outputs]
-        numbers.append((await stepped).metrics["grad_norm"])  # type: ignore[index]
-        numbers += [x for one in outputs for o in one.loss_fn_outputs for x in o["logprobs"].data]
-    end = await training.forward(sft_data(9), "cross_entropy")
-    return numbers + [x for one in end.loss_fn_outputs for x in one["logprobs"].data]
 
 
 @pytest.mark.parametrize("pipelined", [True, False])
@@ -108,19 +53,9 @@ def test_both_versions_and_the_sdk_agree(tmp_path: Path, server: SkyRLServer) ->
     close(at(server, talk), here(tmp_path, talk))
 
 
-@pytest.mark.filterwarnings("ignore:.*tracing")
 def test_a_custom_loss_is_computed_by_the_sdk_in_the_client(tmp_path: Path, start: Start) -> None:
-    data, ppo = as_custom(data_for("ppo")), WRITTEN["ppo"]
-
     async def talk(service: ServiceClient) -> list[float]:
-        training = await opened(service)
-        loss = await service.create_custom_loss(ppo.fn, ppo.ranks)
-        passed = training.forward_backward_custom(data, loss)
-        stepped = training.optim_step(ADAM)
-        output, step = await passed, await stepped
-        end = await training.forward(sft_data(9), "cross_entropy")
-        told = [output.metrics["loss:sum"], step.metrics["grad_norm"]]  # type: ignore[index]
-        return told + [x for one in end.loss_fn_outputs for x in one["logprobs"].data]
+        return await own_step(service, await opened(service))
 
     close(at(start(), talk), here(tmp_path, talk))
 
@@ -139,6 +74,25 @@ def test_a_pass_without_its_step_changes_nothing(tmp_path: Path, start: Start) -
     told = at(start(), talk)
     close(told, here(tmp_path, talk))
     assert told[0] == 0.0 < told[1]
+
+
+def test_a_pass_that_is_refused_spoils_nothing(tmp_path: Path, start: Start) -> None:
+    """By the bridge, before anything of the step is sent: the next one is as if it had not been."""
+
+    async def refused(training: TrainingClient) -> list[Any]:
+        passed = training.forward_backward(policy_data(1), "dro", {"beta": 0.1})
+        return await asyncio.gather(passed, training.optim_step(ADAM), return_exceptions=True)
+
+    async def talk(service: ServiceClient) -> tuple[list[Any], list[float]]:
+        training = await opened(service)
+        return await refused(training), await two_steps(training, PASSES["ppo"], True)
+
+    async def calm(service: ServiceClient) -> list[float]:
+        return await two_steps(await opened(service), PASSES["ppo"], True)
+
+    errors, told = at(start(), talk)
+    assert all("computes no `dro`" in str(error) for error in errors)
+    close(told, here(tmp_path, calm))
 
 
 def test_two_models_do_not_mix(tmp_path: Path, start: Start) -> None:
