@@ -5,7 +5,7 @@
 The server has the included tiny model (docs/howto/on-your-own-cluster.md starts one). It compiles
 for seconds at each new length: a second run on the same server is the one to read. In one run:
 
-- the curves of a training with rewards, a supervised stage and DPO on each, from one seed, with the
+- the curves of a training with rewards, a supervised stage and SimPO on each, from one seed, with the
   time of their steps;
 - what the bridge adds to a reply, in seconds and in its own processor time: the same requests, made
   through it and directly, in turns;
@@ -63,7 +63,8 @@ class Stage:
 STAGES = (
     Stage("quickstart", "main", "reward/mean", ["main.steps={steps}"]),
     Stage("warm_start", "warmup", "loss/mean", ["warmup.epochs=1", "warmup.data.n={rows}"]),
-    Stage("preferences", "align", "loss/mean", ["align.steps={steps}"]),
+    # DPO asks for a reference, which a service that samples from the newest weights alone has not.
+    Stage("preferences", "align", "loss/mean", ["align.steps={steps}", "align.loss=simpo()"]),
 )
 
 
