@@ -5,8 +5,8 @@
 The server has the included tiny model (docs/howto/on-your-own-cluster.md starts one). It compiles
 for seconds at each new length: a second run on the same server is the one to read. In one run:
 
-- the curves of a training with rewards, a supervised stage and SimPO on each, from one seed, with the
-  time of their steps;
+- the curves of a training with rewards, a supervised stage and SimPO on each, from one seed, with
+  the time of their steps;
 - what the bridge adds to a reply, in seconds and in its own processor time: the same requests, made
   through it and directly, in turns;
 - with ``--minutes``, the memory of the bridge and, by ``--pid``, of the server while sessions train
@@ -224,16 +224,16 @@ async def train(url: str) -> None:
     from tinker import types
 
     with tinker.ServiceClient(base_url=url, api_key=KEY) as sdk:
-        client: Any = await sdk.create_lora_training_client_async(BASE, rank=8, seed=0)
+        client = await sdk.create_lora_training_client(BASE, rank=8, seed=0)
         for _ in range(4):
-            sampler: Any = await client.save_weights_and_get_sampling_client_async()
-            asked = (sampler.sample_async(prompt(g), 4, sampling(_TOKENS, g)) for g in range(4))
-            await asyncio.gather(*asked)
-            passed = await client.forward_backward_async(datums(16, 64), "importance_sampling")
-            stepped = await client.optim_step_async(types.AdamParams(learning_rate=1e-5))
-            await passed
-            await stepped
-        await (await client.save_state_async("kept"))
+            sampler = await client.save_weights_and_get_sampling_client()
+            await asyncio.gather(
+                *(sampler.sample(prompt(g), 4, sampling(_TOKENS, g)) for g in range(4))
+            )
+            passed = client.forward_backward(datums(16, 64), "importance_sampling")
+            stepped = client.optim_step(types.AdamParams(learning_rate=1e-5))
+            await asyncio.gather(passed, stepped)
+        await client.save_state("kept")
 
 
 def tree(pid: int) -> list[int]:
