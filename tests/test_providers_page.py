@@ -20,7 +20,7 @@ def row(one: Provider) -> str:
         f"`{one.key}`" if one.key else "none",
         "the catalogue's" if known else models,
         ", ".join(one.losses) if one.losses else "all",
-        "the newest" if one.samples else "any weights",
+        f"the {one.samples}" if one.samples else "any weights",
         "dated, in the catalogue" if known else one.priced,
         one.tried,
     )

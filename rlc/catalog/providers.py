@@ -39,6 +39,7 @@ from rlc.records import field, field_names, frozen, values_of
 _MOST_LISTED = 8
 _SOFT_TARGETS = ("teacher.*.top_k", "data.top_k", "heldout.top_k")
 _UNSHAPED = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}  # samples of the model itself
+_SAMPLES = _NEWEST, _OR_BASE = "newest", "newest or base"
 CATALOGUE = "catalogue"  # the models and prices of `rlc catalog --kind base`
 
 _TYPES: Mapping[str, tuple[type | tuple[type, ...], str]] = {
@@ -373,8 +374,9 @@ def _mistakes(said: Any) -> Iterator[tuple[str, str, str | None]]:
             found = json.dumps(added)
             yield method, f"`arguments` of {method} is an object, found {found}", None
     yield from _of_table("`prices`", "prices", said.get("prices") or {}, _OF_PRICES)
-    if said.get("samples") not in (None, "newest"):
-        yield "samples", "`samples` is `newest`, or left out", known_fields["samples"][1]
+    if said.get("samples") not in (None, *_SAMPLES):
+        listed = " or ".join(f"`{one}`" for one in _SAMPLES)
+        yield "samples", f"`samples` is {listed}, or left out", known_fields["samples"][1]
     if not re.fullmatch(_SCHEME, said.get("scheme") or "tinker://"):
         yield "scheme", "`scheme` is not like `lab://`", known_fields["scheme"][1]
     if said.get("module") is not None and said.get("package") is None:
@@ -417,7 +419,7 @@ def stage_limits(stage: StagePlan, provider: Provider) -> Iterator[Lack]:
 
 def asks_older_weights(stage: StagePlan) -> bool:
     """Return whether a stage asks others than the newest weights of its model."""
-    return any(_of_newest(children_of(stage) or {}, ""))
+    return any(_of_newest(children_of(stage) or {}, "", bases=False))
 
 
 def limits_of(parts: Mapping[str, Any], provider: Provider) -> Iterator[Lack]:
@@ -431,8 +433,8 @@ def limits_of(parts: Mapping[str, Any], provider: Provider) -> Iterator[Lack]:
         instead = "leave `top_k` out: logprobs of sampled tokens will do"
         found = _found(parts, place.split("."))
         yield from (Lack(path, what, instead) for path, value in found if value is not None)
-    if provider.samples == "newest":
-        yield from _of_newest(parts, who)
+    if provider.samples is not None:
+        yield from _of_newest(parts, who, bases=provider.samples == _OR_BASE)
     if not provider.tempered and isinstance(parts.get("loss"), LossPlan):
         what = f"{who} reports the model's own logprobs of samples, whatever drew them"
         for name, usual in _UNSHAPED.items():
@@ -499,9 +501,13 @@ def _of_loss(loss: Any, provider: Provider) -> Iterator[Lack]:
         yield Lack("loss", f"{who} has no loss `{loss.name}`", listed)
 
 
-def _of_newest(parts: Mapping[str, Any], who: str) -> Iterator[Lack]:
-    what = f"{who} samples from the newest weights of the model in training alone"
-    for path, _ in asked_models(parts):
+def _of_newest(parts: Mapping[str, Any], who: str, *, bases: bool) -> Iterator[Lack]:
+    """Yield what asks other weights than the newest; with ``bases`` not what asks a base model."""
+    of_base = " and from base models" if bases else ""
+    what = f"{who} samples from the newest weights of the model in training{of_base} alone"
+    for path, state in asked_models(parts):
+        if bases and state.after is None and state.model.weights is None:
+            continue
         judges = ".judges." in path
         instead = (
             "let it answer at an `endpoint(…)`"

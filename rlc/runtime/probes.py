@@ -7,7 +7,6 @@ with the same random numbers would silently train something else.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -56,9 +55,10 @@ _SAMPLES, _SAMPLE_TOKENS = 4, 8
 
 @frozen
 class LossProbe:
-    """The loss that the service reported, the expected one, and the tokens used."""
+    """The loss that the service reported, None if it reports none without a gradient; the expected
+    one, and the tokens used."""
 
-    reported: float
+    reported: float | None
     expected: float
     usage: Usage
 
@@ -91,14 +91,15 @@ async def probe_loss(
         second = await training.forward_backward(data, loss.name, loss.config or None)
         await training.optim_step(OptimStep(0.0).params)  # clears the gradient
     expected, size = _expected(loss, datums, _logprobs(second))
-    reported = second.metrics.get("loss:sum", math.nan)
+    usage.trained = passes * sum(len(datum.inputs) for datum in datums)
+    if (reported := second.metrics.get("loss:sum")) is None:
+        return LossProbe(None, expected, usage)
     if not abs(reported - expected) <= _TOLERANCE * size:
         raise ServiceError(
             f"the service does not compute `{loss.name}` as the plan says: on a probe it gives "
             f"{reported:.6g}, the formula {expected:.6g}",
             "choose another loss or service; nothing has been trained yet",
         )
-    usage.trained = passes * sum(len(datum.inputs) for datum in datums)
     return LossProbe(reported, expected, usage)
 
 

@@ -23,7 +23,6 @@ from rlc.service import (
 )
 
 SERVICE_FILE = "service.jsonl"
-_SCRATCH_RANK = 4
 
 S = TypeVar("S", bound=StagePlan)
 
@@ -87,6 +86,10 @@ class RemoteSession:
             )
         elif probe is None and loss.program is None:
             self.note(f"`{loss.name}` is not compared with the service's: no local formula")
+        elif probe is not None and probe.reported is None:
+            self.note(
+                f"`{loss.name}` is not compared: the service reports no loss without a gradient"
+            )
         elif probe is not None:
             meter.add(PROBES, probe.usage)
             record = {"event": "loss probe", "stage": stage.name, "loss": loss.name}
@@ -115,7 +118,7 @@ class RemoteSession:
     def _open_scratch(self, model: ModelPlan) -> Awaitable[TrainingClient]:
         return self.service.create_lora_training_client(
             model.base,
-            rank=min(model.lora_rank, _SCRATCH_RANK),
+            rank=model.lora_rank,  # SkyRL's backend for Megatron has one rank for all
             seed=1,
             train_mlp=model.train_mlp,
             train_attn=model.train_attn,
