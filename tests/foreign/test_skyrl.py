@@ -8,21 +8,23 @@ random numbers are others than those of the embedded engine.
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
-from bridge_passes import PASSES, opened, own_step, two_steps
+from bridge_passes import ADAM, CONFIG, PASSES, opened
 from bridge_support import here, small_job
 from killing import Victim
+from loss_functions import WRITTEN, as_custom, data_for
 from paths import RECIPES
 from run_support import TINY, metrics
-from tinker import types
 
 from rlc.cli.main import main
 from rlc.service.bridge.app import bridged
+from rlc.service.engine.lora import LoraAdapter
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
 from rlc.service.interface import ServiceClient, TrainingClient
@@ -30,8 +32,6 @@ from rlc.service.interface import ServiceClient, TrainingClient
 if TYPE_CHECKING:
     from tools.skyrl import SkyRL
 
-# Steps on gradients that are next to nothing would be as large as others: their signs are noise.
-CALM = types.AdamParams(learning_rate=3e-3, eps=1e-2)
 SKYRL = TINY.replace('"tiny"', '"tiny"  service = skyrl')
 
 
@@ -54,39 +54,72 @@ def test_the_quickstart_learns_as_on_the_embedded_engine(tmp_path: Path, skyrl: 
     assert there == pytest.approx(quickstart(tmp_path / "here"), abs=0.12)
 
 
-def test_steps_are_those_of_the_embedded_engine(tmp_path: Path, skyrl: SkyRL) -> None:
-    """On an adapter that the server has made: likelihoods with weights of both signs, as of
-    preferences; losses of ratios; several passes of a step; a recipe's own loss. All pass through
-    one model, for which the server compiles its step once."""
+LIKELIHOOD = PASSES["cross_entropy"]
+RATIOS = [one for name in ("importance_sampling", "ppo", "cispo") for one in PASSES[name]]
+STEPS = (LIKELIHOOD, RATIOS, [*LIKELIHOOD, *RATIOS], None)
 
-    async def steps(service: ServiceClient, training: TrainingClient) -> list[float]:
-        told = list[float]()
-        for passes in (likelihood, ratios, likelihood + ratios):
-            told += await two_steps(training, passes, pipelined=True, adam=CALM)
-        return told + await own_step(service, training, CALM)
 
-    async def there() -> tuple[str, list[float]]:
+async def gradient(training: TrainingClient, service: ServiceClient, number: int) -> list[float]:
+    """Submit the passes of a step, or one of a loss that the SDK computes in the client; return
+    the sums of their losses."""
+    if (passes := STEPS[number]) is None:
+        ppo = WRITTEN["ppo"]
+        loss = await service.create_custom_loss(ppo.fn, ppo.ranks)
+        answers = [training.forward_backward_custom(as_custom(data_for("ppo")), loss)]
+    else:
+        answers = [training.forward_backward(data, loss, CONFIG.get(loss)) for loss, data in passes]
+    return [(await answer).metrics["loss:sum"] for answer in answers]
+
+
+def tied_norm(training: Any) -> float:
+    """The norm of a gradient, where projections of the same input share their matrix A, as SkyRL's
+    do."""
+    trainer, squares = training.trainer, 0.0
+    flat_P = trainer.optimizer.gradient_P
+    shared: dict[str, Any] = {}
+    for name, (a, b) in LoraAdapter.over(
+        trainer.base.layers, trainer.adapter.spec, flat_P
+    ).pairs.items():
+        squares += float(b.double().square().sum())
+        tied = re.sub("[qkv]_proj", "qkv", re.sub("(gate|up)_proj", "gate_up", name))
+        shared[tied] = shared.get(tied, 0) + a.double()
+    return math.sqrt(squares + sum(float(a.square().sum()) for a in shared.values()))
+
+
+def test_gradients_are_those_of_the_embedded_engine(tmp_path: Path, skyrl: SkyRL) -> None:
+    """On the adapter that the server has before each step: likelihoods with weights of both signs,
+    as of preferences; losses of ratios; several passes of a step; a recipe's own loss."""
+
+    async def there() -> tuple[list[str], list[list[float]]]:
         service = HostedService(Endpoint(bridged(skyrl.url), "tml-test"))
+        paths, told = list[str](), list[list[float]]()
         try:
             training = await opened(service)
-            saved = await training.save_weights_for_sampler("start")
-            return saved.path, await steps(service, training)
+            for number in range(len(STEPS)):
+                paths.append((await training.save_weights_for_sampler(f"s{number}")).path)
+                losses = await gradient(training, service, number)
+                norm = (await training.optim_step(ADAM)).metrics["grad_norm"]  # type: ignore[index]
+                told.append([*losses, norm])
         finally:
             await service.close("success")
+        return paths, told
 
-    async def embedded(service: ServiceClient) -> list[float]:
-        folder = str(tmp_path / "adapter")
-        return await steps(
-            service, await service.create_training_client_from_adapter(folder, "tiny")
-        )
+    async def embedded(service: ServiceClient) -> list[list[float]]:
+        told = list[list[float]]()
+        for number in range(len(STEPS)):
+            folder = str(tmp_path / f"s{number}")
+            training = await service.create_training_client_from_adapter(folder, "tiny")
+            losses = await gradient(training, service, number)
+            told.append([*losses, tied_norm(training)])
+        return told
 
-    likelihood = PASSES["cross_entropy"]
-    ratios = [one for name in ("importance_sampling", "ppo", "cispo") for one in PASSES[name]]
-    path, told = asyncio.run(there())
-    model, kind, saved = path.removeprefix("tinker://").split("/")
-    with tarfile.open(skyrl.checkpoints / model / kind / f"{saved}.tar.gz") as packed:
-        packed.extractall(tmp_path / "adapter", filter="data")
-    np.testing.assert_allclose(told, here(tmp_path / "here", embedded), rtol=1e-4, atol=1e-4)
+    paths, told = asyncio.run(there())
+    for path in paths:
+        model, kind, saved = path.removeprefix("tinker://").split("/")
+        with tarfile.open(skyrl.checkpoints / model / kind / f"{saved}.tar.gz") as packed:
+            packed.extractall(tmp_path / saved, filter="data")
+    for step, expected in zip(told, here(tmp_path / "here", embedded), strict=True):
+        assert step == pytest.approx(expected, rel=1e-4)
 
 
 def job(folder: Path, **fields: str) -> Path:

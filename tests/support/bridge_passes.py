@@ -48,7 +48,6 @@ async def two_steps(
     training: TrainingClient,
     passes: Sequence[tuple[str, list[types.Datum]]],
     pipelined: bool,
-    adam: types.AdamParams = ADAM,
 ) -> list[float]:
     """Two steps on the same passes: their losses, norms, and the logprobs at the end."""
     numbers = list[float]()
@@ -60,7 +59,7 @@ async def two_steps(
                 coming.append(asked)
             else:
                 outputs.append(await asked)
-        stepped = training.optim_step(adam)
+        stepped = training.optim_step(ADAM)
         outputs += [await one for one in coming]
         numbers += [one.metrics["loss:sum"] for one in outputs]
         numbers.append((await stepped).metrics["grad_norm"])  # type: ignore[index]
@@ -69,14 +68,12 @@ async def two_steps(
     return numbers + [x for one in end.loss_fn_outputs for x in one["logprobs"].data]
 
 
-async def own_step(
-    service: ServiceClient, training: TrainingClient, adam: types.AdamParams = ADAM
-) -> list[float]:
+async def own_step(service: ServiceClient, training: TrainingClient) -> list[float]:
     """A step of a loss that the SDK computes in the client, and the logprobs at the end."""
     data, ppo = as_custom(data_for("ppo")), WRITTEN["ppo"]
     loss = await service.create_custom_loss(ppo.fn, ppo.ranks)
     passed = training.forward_backward_custom(data, loss)
-    stepped = training.optim_step(adam)
+    stepped = training.optim_step(ADAM)
     output, step = await passed, await stepped
     end = await training.forward(sft_data(9), "cross_entropy")
     told = [output.metrics["loss:sum"], step.metrics["grad_norm"]]  # type: ignore[index]

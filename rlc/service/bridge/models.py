@@ -275,6 +275,7 @@ class Bridge:
             return None
         for turn in waiting:
             assert turn.passed is not None
+            turn.answer.add_done_callback(partial(_let_go, model, turn.passed))
             forward = partial(self.forward, model, turn.passed)
             await _send(OrderedRequest(forward), turn)
         return following
@@ -349,6 +350,12 @@ class Bridge:
                 path = f"/training_runs/{model.theirs}/checkpoints/sampler_weights/{old}"
                 with suppress(ServiceError):
                     await self.skyrl.ask("DELETE", path)
+
+
+def _let_go(model: BridgedModel, passed: ModelPass, answer: asyncio.Future[Any]) -> None:
+    """Leave a pass out of its step if it was refused."""
+    if answer.exception() is not None and passed in model.held:
+        model.held.remove(passed)
 
 
 async def _soon(turns: asyncio.Queue[OrderedRequest]) -> OrderedRequest | None:

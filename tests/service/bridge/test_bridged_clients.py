@@ -76,12 +76,15 @@ def test_a_pass_without_its_step_changes_nothing(tmp_path: Path, start: Start) -
     assert told[0] == 0.0 < told[1]
 
 
-def test_a_pass_that_is_refused_spoils_nothing(tmp_path: Path, start: Start) -> None:
-    """By the bridge, before anything of the step is sent: the next one is as if it had not been."""
+@pytest.mark.parametrize("awaited", [True, False])
+def test_a_pass_that_is_refused_spoils_nothing(tmp_path: Path, start: Start, awaited: bool) -> None:
+    """By the bridge, before anything of its step is sent: what follows is as without it."""
 
     async def refused(training: TrainingClient) -> list[Any]:
-        passed = training.forward_backward(policy_data(1), "dro", {"beta": 0.1})
-        return await asyncio.gather(passed, training.optim_step(ADAM), return_exceptions=True)
+        asked = [training.forward_backward(policy_data(1), "dro", {"beta": 0.1})]
+        if not awaited:
+            asked.append(training.optim_step(ADAM))  # type: ignore[arg-type]
+        return await asyncio.gather(*asked, return_exceptions=True)
 
     async def talk(service: ServiceClient) -> tuple[list[Any], list[float]]:
         training = await opened(service)
