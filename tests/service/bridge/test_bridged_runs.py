@@ -147,7 +147,6 @@ def test_a_sweep_trains_four_models_side_by_side(
         ({"loss": "dro(beta = 0.1)"}, "`skyrl` has no loss `dro`"),
         ({"optimizer": "adam(1e-3, grad_clip_norm = 1)"}, "takes no `grad_clip_norm = 1`"),
         ({"teacher": "forward_kl(policy, top_k = 4)"}, "most likely tokens of a teacher"),
-        ({"kl": "reference(policy.base, coef = 0.1)"}, "newest weights"),
     ],
 )
 def test_what_it_cannot_do_is_refused_by_name(
