@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from paths import ROOT
+from sdk_leaks import collect, forgive
 
 if TYPE_CHECKING:
     from tools.skyrl import SkyRL
@@ -33,7 +34,14 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The SDK asks for its configuration over connections that it never closes."""
-    for item in items:
-        if "tests/foreign" in item.path.as_posix():
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+    forgive(items, Path(__file__).parent)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _leaks_stay_here() -> Iterator[None]:
+    yield
+    collect()
+
+
+def pytest_sessionfinish() -> None:
+    collect()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from sdk_leaks import collect, forgive
 
 from rlc.service.bridge import app, models, skyrl
 
@@ -56,7 +58,14 @@ def polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The SDK asks for its configuration over connections that it never closes."""
-    for item in items:
-        if "service/bridge" in item.path.as_posix():
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+    forgive(items, Path(__file__).parent)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _leaks_stay_here() -> Iterator[None]:
+    yield
+    collect()
+
+
+def pytest_sessionfinish() -> None:
+    collect()

@@ -40,20 +40,20 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 ADAM = types.AdamParams(learning_rate=3e-3)
 Spoil = Callable[[SkyRLServer], object]
-IMPATIENT = "deadlines(unreachable = 1s)"
+JOB = small_job(deadlines="deadlines(unreachable = 1s)")
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, float]]:
     path = tmp_path_factory.mktemp("here") / "run"
-    run_on(RunFolder.create(path, compiled(small_job(deadlines=IMPATIENT))))
+    run_on(RunFolder.create(path, compiled(JOB)))
     return numbers(path)
 
 
 def ends(path: Path, server: SkyRLServer, spoil: Spoil) -> ServiceError:
     """What a run says that ends because of something that happens after its first step."""
     watcher = Watcher(lambda step: spoil(server) if step == 1 else None)
-    job = there(small_job(deadlines=IMPATIENT))
+    job = there(JOB)
     with pytest.raises(ServiceError) as error:
         run_on(RunFolder.create(path, job), server, watcher)
     return error.value
@@ -125,7 +125,7 @@ def test_a_lost_checkpoint_costs_a_step(
     """The one before it is there, and the run goes on from that."""
     server = start()
     watcher = Watcher(lambda step: watcher.job.stop() if step == 2 else None)  # type: ignore[union-attr]
-    job = there(small_job(deadlines=IMPATIENT))
+    job = there(JOB)
     run_on(RunFolder.create(tmp_path / "run", job), server, watcher)
     newest = max(key for key in server.database.checkpoints if key[1] == "weights")
     if files_only:
@@ -162,7 +162,7 @@ def test_a_failure_that_passes_is_outlived(
     server.dropped.update(
         {"forward_backward": 2, "optim_step": 1, "retrieve_future": 9, "asample": 3}
     )
-    job = there(small_job(deadlines=IMPATIENT))
+    job = there(JOB)
     run_on(RunFolder.create(tmp_path / "run", job), server)
     assert_same_numbers(tmp_path / "run", expected)
     assert sum(server.dropped.values()) == 0

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import sys
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +14,7 @@ import tinker._base_client
 import tinker.lib.api_future_impl
 import tinker.lib.internal_client_holder
 import tinker.lib.public_interfaces.sampling_client
-from freezing import freeze
+from sdk_leaks import collect, forgive
 
 _HASTE = 20
 _HEARTBEAT, _REFRESH = 10, 300  # background loops of the SDK; hurrying them would only make noise
@@ -55,41 +52,19 @@ class _Like(SimpleNamespace):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The SDK asks for its configuration over connections that it never closes."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+    forgive(items, Path(__file__).parent)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _leaks_stay_here() -> Iterator[None]:
-    """Collect those connections before the tests of others are blamed for them."""
+    """Collect connections before the tests of others are blamed for them."""
     yield
-    _collect()
+    collect()
 
 
 def pytest_sessionfinish() -> None:
     """What the last test still held."""
-    _collect()
-
-
-def _collect() -> None:
-    """Without what the SDK itself says of requests that were under way when a run ended."""
-    report = sys.unraisablehook
-
-    def others(unraisable: Any) -> None:
-        if not unraisable.exc_type.__module__.startswith("tinker"):
-            report(unraisable)
-
-    sys.unraisablehook = others
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
-            freeze()
-    finally:
-        sys.unraisablehook = report
+    collect()
 
 
 @pytest.fixture
