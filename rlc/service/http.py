@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import socket
 import threading
@@ -217,9 +218,9 @@ def _is_no_lost_client(record: logging.LogRecord) -> bool:
 
 class Server(uvicorn.Server):
     """Sets ``is_up`` when it has started, and calls ``closing``, which answers the requests that
-    wait, before it ends."""
+    wait, before it ends; what that returns is awaited, if it can be."""
 
-    def __init__(self, app: ASGIApp, closing: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, app: ASGIApp, closing: Callable[[], object] = lambda: None) -> None:
         # An injected fault that drops a connection is not an error worth a line.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         logging.getLogger("asyncio").addFilter(_is_no_lost_client)
@@ -244,7 +245,8 @@ class Server(uvicorn.Server):
         self.is_up.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._closing()
+        if inspect.isawaitable(done := self._closing()):
+            await done
         await super().shutdown(sockets)
 
     def serve_on(self, listening: socket.socket) -> None:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, get_type_hints
 
+from attrs import frozen
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -398,10 +399,10 @@ _HANDLERS: Mapping[tuple[str, str], Callable[..., Any]] = {
 }
 
 
-def build_bridge(url: str, key: str | None = None) -> ASGIApp:
-    """Return the ASGI application in front of the SkyRL server at ``url``. It connects when it is
-    first asked. With ``key``, requests must carry it; without one they must be for this machine by
-    name."""
+def build_bridge(url: str, key: str | None = None) -> tuple[ASGIApp, Callable[[], Awaitable[None]]]:
+    """Return the ASGI application in front of the SkyRL server at ``url``, and what ends its
+    connections. It connects when it is first asked. With ``key``, requests must carry it; without
+    one they must be for this machine by name."""
     bridge = Bridge(SkyRL(url))
 
     def route(method: str, path: str, handler: Callable[..., Any]) -> Route:
@@ -426,7 +427,8 @@ def build_bridge(url: str, key: str | None = None) -> ASGIApp:
     routes = [route(*address, handler) for address, handler in _HANDLERS.items()]
     on_error = {**ON_ERROR, **{kind: _with_status(status) for kind, status in STATUSES.items()}}
     app: ASGIApp = Starlette(routes=routes, exception_handlers=on_error)
-    return require_local_host(app) if key is None else require_key(app, key_checker(key))
+    app = require_local_host(app) if key is None else require_key(app, key_checker(key))
+    return app, bridge.close
 
 
 def _with_status(status: int) -> Callable[..., Awaitable[Response]]:
@@ -450,8 +452,19 @@ def _parsed(kind: type[BaseModel], content: bytes) -> BaseModel:
         raise RefusedRequest(400, f"The body is not as it should be: {error}") from error
 
 
-_BRIDGES: dict[str, str] = {}  # addresses of those of this process, by that of the server
 _OPENING = threading.Lock()
+
+
+@frozen(eq=False)
+class _Running:
+    """A bridge on a thread of its own."""
+
+    server: Server
+    thread: threading.Thread
+    address: str
+
+
+_BRIDGES: dict[str, _Running] = {}  # those of this process, by the address of the server
 
 
 def bridged(url: str) -> str:
@@ -459,10 +472,20 @@ def bridged(url: str) -> str:
     that ends with it."""
     with _OPENING:
         if url not in _BRIDGES:
-            listening, server = bind(LOOPBACK, 0), Server(build_bridge(url))
-            port = listening.getsockname()[1]
-            serving = threading.Thread(target=server.serve_on, args=[listening], daemon=True)
-            serving.start()
+            listening, server = bind(LOOPBACK, 0), Server(*build_bridge(url))
+            address = f"http://{LOOPBACK}:{listening.getsockname()[1]}"
+            thread = threading.Thread(target=server.serve_on, args=[listening], daemon=True)
+            thread.start()
             server.is_up.wait()
-            _BRIDGES[url] = f"http://{LOOPBACK}:{port}"
-        return _BRIDGES[url]
+            _BRIDGES[url] = _Running(server, thread, address)
+        return _BRIDGES[url].address
+
+
+def close_bridges() -> None:
+    """End the bridges of this process."""
+    with _OPENING:
+        for running in _BRIDGES.values():
+            running.server.should_exit = True
+        for running in _BRIDGES.values():
+            running.thread.join()
+        _BRIDGES.clear()

@@ -171,6 +171,14 @@ class Bridge:
     _looking: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _known: bool = field(default=False, init=False)
 
+    async def close(self) -> None:
+        """End what is under way, and the connections to the server."""
+        self.promises.close()
+        for model in self.models.values():
+            if model.worker is not None:
+                model.worker.cancel()
+        await self.skyrl.http.aclose()
+
     async def ready(self) -> None:
         """Look at the server, unless it is known. Raise ServiceError if it is not SkyRL's."""
         async with self._looking:

@@ -44,11 +44,12 @@ def server(request: pytest.FixtureRequest, start: Start) -> SkyRLServer:
 
 
 @pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Bridges of one test alone, which do not wait long before they try again."""
-    monkeypatch.setattr(app, "_BRIDGES", {})
     monkeypatch.setattr(skyrl, "_PAUSE", 0.01)
     monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    yield
+    app.close_bridges()
 
 
 @pytest.fixture

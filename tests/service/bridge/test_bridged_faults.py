@@ -60,7 +60,7 @@ def ends(path: Path, server: SkyRLServer, spoil: Spoil) -> ServiceError:
 
 
 def resumes(path: Path, server: SkyRLServer, expected: list[dict[str, float]]) -> None:
-    app._BRIDGES.clear()  # a new process has a new one
+    app.close_bridges()  # a new process has a new one
     assert run_on(RunFolder.resume(path), server).state == "finished"
     assert_same_numbers(path, expected)
 
@@ -98,7 +98,7 @@ def test_a_server_that_starts_empty_has_lost_the_run(tmp_path: Path, start: Star
     error = ends(tmp_path / "run", server, lambda server: server.restart(empty=True))
     assert "SkyRL no longer knows what `" in str(error)
     assert "started anew without its database" in str(error)
-    app._BRIDGES.clear()
+    app.close_bridges()
     with pytest.raises(RunError, match=r"Model not found\. It is the only one that `main` has"):
         run_on(RunFolder.resume(tmp_path / "run"), server)
 

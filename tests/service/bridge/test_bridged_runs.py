@@ -96,7 +96,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(
     watcher = Watcher(lambda _: watcher.job.stop())  # type: ignore[union-attr]
     folder = RunFolder.create(tmp_path / "run", there(small_job()))
     assert run_on(folder, server, watcher).state == "interrupted"
-    app._BRIDGES.clear()
+    app.close_bridges()
     assert run_on(RunFolder.resume(tmp_path / "run"), server).state == "finished"
     assert_same_numbers(tmp_path / "run", expected)
 

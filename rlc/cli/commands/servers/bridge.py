@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     shown_key = f"${KEY_VARIABLE}" if key else "tml-local"
     print(_SHOWN.format(url=endpoint.name, address=address, key=shown_key), flush=True)
     try:
-        Server(build_bridge(str(endpoint.base_url), key)).serve_on(listening)
+        Server(*build_bridge(str(endpoint.base_url), key)).serve_on(listening)
     except KeyboardInterrupt:
         print("\nstopped")
     return 0
