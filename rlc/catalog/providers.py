@@ -38,7 +38,6 @@ from rlc.records import field, field_names, frozen, values_of
 
 _MOST_LISTED = 8
 _SOFT_TARGETS = ("teacher.*.top_k", "data.top_k", "heldout.top_k")
-_UNSHAPED = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}  # samples of the model itself
 _SAMPLES = _NEWEST, _OR_BASE = "newest", "newest or base"
 CATALOGUE = "catalogue"  # the models and prices of `rlc catalog --kind base`
 
@@ -437,11 +436,10 @@ def limits_of(parts: Mapping[str, Any], provider: Provider) -> Iterator[Lack]:
         yield from _of_newest(parts, who, bases=provider.samples == _OR_BASE)
     if not provider.tempered and isinstance(parts.get("loss"), LossPlan):
         what = f"{who} reports the model's own logprobs of samples, whatever drew them"
-        for name, usual in _UNSHAPED.items():
-            given = getattr(parts.get("sampling"), name, None)
-            if given not in (None, usual):
-                instead = f"leave it at {usual:g}: the loss compares with the logprobs of the draw"
-                yield Lack(f"sampling.{name}", what, instead)
+        drawn = parts.get("sampling")
+        for name in drawn.shaping if drawn is not None else ():
+            instead = "leave it out: the loss compares with the logprobs of the draw"
+            yield Lack(f"sampling.{name}", what, instead)
     for place, bound in provider.only.items():
         values = bound["values"]
         for path, value in _found(parts, place.split(".")):

@@ -80,6 +80,19 @@ class Sampling(Record):
     top_k: int = -1  # -1: all tokens
     stop: tuple[str, ...] = ()
 
+    @property
+    def shaping(self) -> dict[str, float]:
+        """Return the settings by which replies are drawn from another distribution than the
+        model's."""
+        found = {}
+        if self.temperature != 1:
+            found["temperature"] = self.temperature
+        if self.top_p < 1:
+            found["top_p"] = self.top_p
+        if self.top_k > 0:
+            found["top_k"] = self.top_k
+        return found
+
     def sampled(self: _S, sampling: Sampling) -> _S:
         """Return this with its replies sampled in another way."""
         return evolve(self, **{name: getattr(sampling, name) for name in field_names(Sampling)})

@@ -19,13 +19,11 @@ def _on_policy(view: StageView) -> None:
     if _learns_targets_alone(view):
         return
     compared = view.parts.get("kl") is not None or bool(view.parts.get("teacher"))  # a rule below
-    changed: dict[str, float] = {}
-    if sampling.temperature != 1 and not compared:
-        changed["sampling.temperature"] = sampling.temperature
-    if sampling.top_p < 1:
-        changed["sampling.top_p"] = sampling.top_p
-    if sampling.top_k > 0:
-        changed["sampling.top_k"] = sampling.top_k
+    changed = {
+        f"sampling.{name}": value
+        for name, value in sampling.shaping.items()
+        if name != "temperature" or not compared
+    }
     for env in view.parts.get("envs", ()):
         temperature = env.rollouts.temperature
         if not compared and temperature not in (None, 1, sampling.temperature):

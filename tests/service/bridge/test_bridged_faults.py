@@ -138,7 +138,6 @@ def test_a_lost_checkpoint_costs_a_step(
 @pytest.mark.parametrize(
     ("endpoint", "said"),
     [
-        ("forward_backward", "SkyRL failed 5 times at `forward_backward`: database is locked"),
         ("retrieve_future", "SkyRL failed 5 times at `retrieve_future`: database is locked"),
         ("asample", "SkyRL failed 5 times at `asample`: database is locked"),
     ],

@@ -57,7 +57,7 @@ def test_a_run_is_that_of_the_embedded_engine(
     assert states == (wanted[1:] if server.in_protobuf else wanted), watcher.notes
 
 
-@pytest.mark.parametrize("kind", ["sft", "preference", "own loss", "streamed", "two updates"])
+@pytest.mark.parametrize("kind", ["sft", "preference", "own loss", "two updates"])
 def test_other_stages_have_the_same_gradients(tmp_path: Path, start: Start, kind: str) -> None:
     """Likelihoods whose weights are negative, a loss that the SDK computes in the client, and
     several passes of a step."""
@@ -68,7 +68,6 @@ def test_other_stages_have_the_same_gradients(tmp_path: Path, start: Start, kind
         "sft": TINY + block("sft", "main", SUPERVISED),
         "preference": TINY + block("preference", "main", SUPERVISED | by_name | {"batch": "2"}),
         "own loss": OWN + small_job(loss="mine()"),
-        "streamed": small_job(overlap="streamed(minibatches = 2, order = fixed)"),
         "two updates": small_job(batch="groups(2, group_size = 2, updates = 2)", loss="ppo()"),
     }[kind]
     run_on(RunFolder.create(tmp_path / "here", compiled(text)))
@@ -102,14 +101,11 @@ def test_a_stopped_run_goes_on_to_the_same_end(
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize(("phase", "call"), [("training", 2), ("journalling", 1)])
 def test_a_killed_run_goes_on_to_the_same_end(
     tmp_path: Path,
     start: Start,
     monkeypatch: pytest.MonkeyPatch,
     expected: list[dict[str, float]],
-    phase: str,
-    call: int,
 ) -> None:
     """Its bridge dies with it; the models of its session stay in the server."""
     server = start()
@@ -117,7 +113,7 @@ def test_a_killed_run_goes_on_to_the_same_end(
     recipe = tmp_path / "small.rl"
     recipe.write_text(SKYRL + small_job()[len(TINY) :])
     victim = Victim(recipe, tmp_path / "run", tmp_path / "log.txt", seed=1)
-    assert victim.kill_at(phase, call) is not None
+    assert victim.kill_at("training", 2) is not None
     assert len(server.process.slots) == 1
     victim.finish()
     assert len(server.process.slots) == 1
