@@ -95,8 +95,8 @@ def test_text_of_a_format_and_its_limit(client: openai.OpenAI) -> None:
     cut = answer(client, max_output_tokens=2)
     assert (cut.status, cut.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     assert [item.status for item in cut.output] == ["incomplete"]
-    given: Any = {"model": BASE, "input": "x", "max_output_tokens": 2}
-    events = list[Any](client.responses.create(**given, stream=True))
+    given: Any = {"model": BASE, "input": ASKED, "max_output_tokens": 2}
+    events = list[Any](client.responses.create(**given, extra_body={"seed": 3}, stream=True))
     assert events[-1].type == "response.incomplete"
     (done,) = (event.item for event in events if event.type == "response.output_item.done")
     assert done.status == events[-1].response.output[0].status == "incomplete"
