@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from freezing import freeze_for_good
 from hypothesis import settings
-from markers import NEEDS, QUICK, Guard, deselects, marks_of
+from markers import FOREIGN, NEEDS, QUICK, Guard, deselects, marks_of
 from unsynced import sync_nothing
 
 import rlc.service.engine  # noqa: F401 (before any test imports torch)
@@ -47,9 +47,12 @@ GUARD.install()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import a file whose tests are all deselected: it may take seconds to load torch."""
-    is_file = collection_path.suffix == ".py"
-    return (is_file and deselects(config.option.markexpr, marks_of(collection_path))) or None
+    """Do not import a file or a folder whose tests are all deselected: it may take seconds to load
+    torch, or be without it."""
+    expression = config.option.markexpr
+    if expression == FOREIGN and collection_path.suffix != ".py":
+        return None  # there may be such tests in the folder
+    return deselects(expression, marks_of(collection_path)) or None
 
 
 @pytest.hookimpl(wrapper=True)
