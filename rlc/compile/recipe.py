@@ -102,12 +102,11 @@ def compile_source(
     return _result(_plan(source.name, *given, first, origin, reader), found, sweeps)
 
 
-def _on_service(analysis: Analysis, service: str, recipe: str) -> Analysis:
+def _on_service(stages: Sequence[CheckedStage], service: str, recipe: str) -> list[CheckedStage]:
     from rlc.compile.variants import stage_on_service
 
     moved = partial(stage_on_service, service=service, recipe=recipe)
-    stages = tuple(evolve(stage, moved=moved) for stage in analysis.stages)
-    return evolve(analysis, stages=stages)
+    return [evolve(stage, moved=moved) for stage in stages]
 
 
 def _result(plan: Plan, found: Diagnostics, sweeps: tuple[Sweep, ...]) -> CompileResult:
@@ -166,16 +165,17 @@ def _checked(
     analysis = analyse(recipe, found, reader)
     if found.has_errors or not analysis.complete:
         return None, (), found
+    stages: Sequence[CheckedStage] = analysis.stages
     if service is None:
-        report_services(analysis.stages, found)
+        report_services(stages, found)
     else:
-        analysis = _on_service(analysis, service, source.name)
-    report_budgets(analysis.stages, source.name, found)
-    report_evaluations(analysis.stages, source.name, found)
+        stages = _on_service(stages, service, source.name)
+    report_budgets(stages, source.name, found)
+    report_evaluations(stages, source.name, found)
     if analysis.expectations:
         from rlc.check import report_expectations  # most recipes have none
 
-        report_expectations(analysis.expectations, analysis.stages, source.name, found)
+        report_expectations(analysis.expectations, stages, source.name, found)
     sweeps: tuple[Sweep, ...] = ()
     if analysis.sweeps and not found.has_errors:
         from rlc.compile.sweeps import checked_sweeps  # most recipes have none

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from pathlib import Path
+
 import pytest
 
-from rlc.compile.recipe import compile_source
+from rlc.compile.recipe import compile_source, load
 from rlc.compile.variants import ServiceMismatchError, on_service
 from rlc.lang.source import Source
 from rlc.plan.records import Plan
@@ -48,3 +52,25 @@ def test_expectations_and_budgets_are_judged_where_the_job_runs() -> None:
 
     assert found(None) == found("tinker") == {"RL0460", "RL0674"}
     assert not found("skyrl")  # which bills nothing
+
+
+def test_a_state_of_another_service_is_named_with_its_service(tmp_path: Path) -> None:
+    text = RECIPE.replace("{{ base", '{{ weights = "tinker://run/weights/name"  base')
+    recipe = tmp_path / "r.rl"
+    recipe.write_text(text.format(base="Qwen/Qwen3.5-4B"))
+    with pytest.raises(ServiceMismatchError, match="is on the service `tinker`, and not on `toge"):
+        load(recipe, service="together")
+
+
+def test_what_a_service_changes_of_a_model_is_said_to_be_of_the_option(tmp_path: Path) -> None:
+    folder = tmp_path / ".rlc" / "providers"
+    folder.mkdir(parents=True)
+    small = {"models": {"Qwen/Qwen3.5-4B": {"context": 2048}}, "url": "http://127.0.0.1:1"}
+    (folder / "small.json").write_text(json.dumps(small))
+    recipe = tmp_path / "r.rl"
+    recipe.write_text(RECIPE.format(base="Qwen/Qwen3.5-4B"))
+    with contextlib.chdir(tmp_path):
+        plan = load(recipe, service="small").plan
+    assert plan is not None
+    assert plan.stages[0].model.context == 2048
+    assert plan.provenance["stages.main.model.context"] == "--service"
