@@ -36,6 +36,7 @@ from rlc.service import (
     loss_gradient,
     older_sampler,
     step_sizes,
+    trained_logprobs,
 )
 
 if TYPE_CHECKING:
@@ -83,14 +84,14 @@ async def probe_loss(
     ratios = loss_traits(loss).ratios(loss.config)
     datums = [
         _aimed(datum, logprobs_T, ratios)
-        for datum, logprobs_T, ratios in zip(datums, _logprobs(first), ratios, strict=True)
+        for datum, logprobs_T, ratios in zip(datums, trained_logprobs(first), ratios, strict=True)
     ]
     second, passes = await _forward(training, datums, loss), 2
     if "loss:sum" not in second.metrics and is_scratch:
         data, passes = [datum.to_tinker(loss) for datum in datums], 3
         second = await training.forward_backward(data, loss.name, loss.config or None)
         await training.optim_step(OptimStep(0.0).params)  # clears the gradient
-    expected, size = _expected(loss, datums, _logprobs(second))
+    expected, size = _expected(loss, datums, trained_logprobs(second))
     usage.trained = passes * sum(len(datum.inputs) for datum in datums)
     if (reported := second.metrics.get("loss:sum")) is None:
         return LossProbe(None, expected, usage)
@@ -168,11 +169,15 @@ def _submit(client: TrainingClient, request: Request, usage: Usage) -> Awaitable
 
 
 async def _sample_once(sampler: SamplingClient, usage: Usage) -> None:
+    prompt, params = _one_token()
+    usage.add_samples(prompt.length, 1, await sampler.sample(prompt, 1, params))
+
+
+def _one_token() -> tuple[types.ModelInput, types.SamplingParams]:
+    """Return a prompt of any vocabulary, and parameters for one token after it."""
     from tinker import types
 
-    prompt, params = [1, 2, 3], types.SamplingParams(max_tokens=1, seed=0)  # in any vocabulary
-    response = await sampler.sample(types.ModelInput.from_ints(prompt), 1, params)
-    usage.add_samples(len(prompt), 1, response)
+    return types.ModelInput.from_ints([1, 2, 3]), types.SamplingParams(max_tokens=1, seed=0)
 
 
 async def probe_seeds(sampler: SamplingClient, tokenizer: Any) -> tuple[bool, Usage]:
@@ -190,22 +195,19 @@ async def probe_seeds(sampler: SamplingClient, tokenizer: Any) -> tuple[bool, Us
 async def probe_topk(sampler: SamplingClient, top_k: int, *, of_reply: bool) -> Usage:
     """Request the top-k tokens in each place of a prompt or, ``of_reply``, of a sampled reply, and
     return the usage. Raise ServiceError if the service does not report so many."""
-    from tinker import types
-
-    prompt, params = [1, 2, 3], types.SamplingParams(max_tokens=1, seed=0)  # in any vocabulary
-    tokens = types.ModelInput.from_ints(prompt)
+    prompt, params = _one_token()
     if of_reply:
-        response = await sampler.sample(tokens, 1, params, topk_sample_logprobs=top_k)
+        response = await sampler.sample(prompt, 1, params, topk_sample_logprobs=top_k)
         topk, instead = response.sequences[0].topk_logprobs_np, "`samples()` without a `top_k`"
     else:
-        response = await sampler.sample(tokens, 1, params, True, top_k)
+        response = await sampler.sample(prompt, 1, params, True, top_k)
         topk, instead = response.topk_prompt_logprobs_np, "`reverse_kl()`"
     if topk is None:
         raise ServiceError(
             "the service does not say which tokens its models find most likely",
             f"{instead} needs the logprobs of sampled tokens alone; nothing has been trained",
         )
-    return Usage(prefill=len(prompt), sampled=1)
+    return Usage(prefill=prompt.length, sampled=1)
 
 
 def _tokens(tokenizer: Any) -> list[int]:
@@ -256,10 +258,6 @@ async def _forward(
 ) -> types.ForwardBackwardOutput:
     data = [datum.to_tinker(loss) for datum in datums]
     return await training.forward(data, loss.name, loss.config or None)
-
-
-def _logprobs(output: types.ForwardBackwardOutput) -> list[FloatArray]:
-    return [np.asarray(o["logprobs"].to_numpy(), dtype=np.float64) for o in output.loss_fn_outputs]
 
 
 def _expected(

@@ -48,7 +48,7 @@ else:
         engine.checkpoints: CheckpointStore peft_arrays peft_config peft_key peft_scale
         engine.service: find_folder
         gradients: Conversation Findings Fresh OptimStep Pass Request Sample Snapshot
-            find_ruler gradient_sums loss_gradient older_sampler step_sizes
+            find_ruler gradient_sums loss_gradient older_sampler step_sizes trained_logprobs
         hosted.connect: connect_service open_service require_packages require_service
             smaller_contexts
         hosted.endpoint: Endpoint KEY find_endpoint

@@ -156,7 +156,7 @@ def inputs_of(
     return {key: array.astype(np.float32).astype(np.float64) for key, array in inputs.items()}
 
 
-def outputs(passed: types.ForwardBackwardOutput) -> list[Floats]:
+def trained_logprobs(passed: types.ForwardBackwardOutput) -> list[Floats]:
     """Return the trainer's logprobs of each datum."""
     arrays = (output["logprobs"].to_numpy() for output in passed.loss_fn_outputs)
     return [np.asarray(array, dtype=np.float64) for array in arrays]
@@ -194,7 +194,9 @@ def _norm(stepped: types.OptimStepResponse) -> float | None:
 
 
 def _moved(before: types.ForwardBackwardOutput, after: types.ForwardBackwardOutput) -> Floats:
-    moved_M: Floats = np.concatenate(outputs(after)) - np.concatenate(outputs(before))
+    moved_M: Floats = np.concatenate(trained_logprobs(after)) - np.concatenate(
+        trained_logprobs(before)
+    )
     return moved_M
 
 
@@ -302,7 +304,7 @@ def cancels(
 ) -> Conversation[MeasuredDifference]:
     """Compare the gradient of a loss with what takes it back, given the trainer's logprobs."""
     first = yield [*ruler.before, own]
-    answers = yield [mirrored(outputs(first[-1])), *ruler.after, *ruler.around([own])]
+    answers = yield [mirrored(trained_logprobs(first[-1])), *ruler.after, *ruler.around([own])]
     end = 1 + len(ruler.after)
     left, alone = ruler.size([*first, *answers[:end]]), ruler.size(answers[end:])
     parts = _ratio(float(np.linalg.norm(left)), float(np.linalg.norm(alone)))
@@ -316,7 +318,8 @@ def loss_gradient(
     """Compare the gradient of a loss with its formula in float64."""
     (scored,) = yield [_score()]
     inputs = [
-        inputs_of(loss, config, logprobs_T, i) for i, logprobs_T in enumerate(outputs(scored))
+        inputs_of(loss, config, logprobs_T, i)
+        for i, logprobs_T in enumerate(trained_logprobs(scored))
     ]
 
     def mirrored(logprobs_DT: list[Floats]) -> Pass:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from paths import ROOT
-from sdk_leaks import collect, forgive
+from sdk_leaks import forgive, leaks_stay_here, pytest_sessionfinish  # noqa: F401 (for this folder)
 
 if TYPE_CHECKING:
     from tools.skyrl import SkyRL
@@ -35,13 +35,3 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     forgive(items, Path(__file__).parent)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _leaks_stay_here() -> Iterator[None]:
-    yield
-    collect()
-
-
-def pytest_sessionfinish() -> None:
-    collect()

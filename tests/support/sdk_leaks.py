@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,3 +38,16 @@ def collect() -> None:
             freeze()
     finally:
         sys.unraisablehook = report
+
+
+@pytest.fixture(autouse=True, scope="module")
+def leaks_stay_here() -> Iterator[None]:
+    """Collect connections before the tests of others are blamed for them. A `conftest` that imports
+    it, and the hook below, has them for its folder."""
+    yield
+    collect()
+
+
+def pytest_sessionfinish() -> None:
+    """Collect what the last test still held."""
+    collect()

@@ -69,9 +69,14 @@ def _sampler_path(path: str, *, theirs: bool) -> str:
     return path if "/" in name else f"tinker://{model}/sampler_weights/{name}"
 
 
-async def _capabilities(bridge: Bridge) -> types.GetServerCapabilitiesResponse:
+async def _served(bridge: Bridge) -> list[str]:
+    """Return the server's names of its models."""
     said = (await bridge.skyrl.ask("GET", "/get_server_capabilities")).json()["supported_models"]
-    served = [str(one["model_name"]) for one in said]
+    return [str(one["model_name"]) for one in said]
+
+
+async def _capabilities(bridge: Bridge) -> types.GetServerCapabilitiesResponse:
+    served = await _served(bridge)
     names = dict.fromkeys([*map(_as_known, served), *served])
     return types.GetServerCapabilitiesResponse(
         supported_models=[types.SupportedModel(model_name=name) for name in names]
@@ -81,8 +86,7 @@ async def _capabilities(bridge: Bridge) -> types.GetServerCapabilitiesResponse:
 async def _theirs(bridge: Bridge, base: str) -> str:
     """Return the server's name of a model. Raise RefusedRequest if it does not serve it: SkyRL
     would take any name for its one model."""
-    said = (await bridge.skyrl.ask("GET", "/get_server_capabilities")).json()["supported_models"]
-    served = [str(one["model_name"]) for one in said]
+    served = await _served(bridge)
     found = next((name for name in served if base in (name, _as_known(name))), None)
     if found is None:
         raise RefusedRequest(404, f"SkyRL has no model {base} here: it has {', '.join(served)}.")
@@ -120,12 +124,12 @@ async def _created(bridge: Bridge, session: str, base: str, rank: int, seed: int
 
 
 def _promised(
-    bridge: Bridge, name: str, work: Callable[[], Coroutine[Any, Any, Reply]]
+    bridge: Bridge, name: str, work: Callable[[], Coroutine[Any, Any, Reply]], **more: Any
 ) -> types.UntypedAPIFuture:
     """Promise what is done once for a name."""
     if name not in bridge.promises:
         bridge.promises.make(work(), name)
-    return types.UntypedAPIFuture(request_id=name)
+    return types.UntypedAPIFuture(request_id=name, **more)
 
 
 async def _load_weights(
@@ -276,17 +280,15 @@ async def _create_sampling_session(
 
 
 async def _sample(bridge: Bridge, request: types.SampleRequest) -> types.UntypedAPIFuture:
-    sampler = str(request.sampling_session_id)
     wanted = request.topk_sample_logprobs, request.prompt_alt_tokens_k
     if any(wanted) or request.target_prompt_logprobs is not None:
         raise RefusedRequest(400, "SkyRL reports no logprobs but those of the tokens themselves.")
-    name = f"{sampler}/{request.seq_id}"
+    name = f"{request.sampling_session_id}/{request.seq_id}"
     names = [f"{name}-{i}" for i in range(request.num_samples)]
     body = request.model_dump(exclude_none=True)
     stop = body["sampling_params"].get("stop")
     if isinstance(stop, str):
         body["sampling_params"]["stop"] = [stop]
-    body["seq_id"] = bridge.sample_number(sampler)
 
     async def sample() -> Reply:
         made = await bridge.skyrl.promised("/asample", body)
@@ -294,9 +296,7 @@ async def _sample(bridge: Bridge, request: types.SampleRequest) -> types.Untyped
         answer = await bridge.skyrl.sampled(made, *scored)
         return (answer if isinstance(answer, bytes) else write_sample(answer)), PROTOBUF
 
-    if name not in bridge.promises:
-        bridge.promises.make(sample(), name)
-    return types.UntypedAPIFuture(request_id=name, sample_sequence_ids=names)
+    return _promised(bridge, name, sample, sample_sequence_ids=names)
 
 
 async def _retrieve(bridge: Bridge, request: types.FutureRetrieveRequest) -> Response:

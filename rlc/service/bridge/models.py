@@ -72,7 +72,7 @@ class Promises:
         asyncio.get_running_loop().call_later(_KEEP_FETCHED, self._open.pop, name, None)
         try:
             content, kind = task.result()
-        except (UnknownError, ServiceLostError):
+        except tuple(STATUSES):
             raise
         except Exception as error:
             content, kind = _failure(error), JSON
@@ -167,7 +167,6 @@ class Bridge:
     promises: Promises = field(factory=Promises, init=False)
     models: dict[str, BridgedModel] = field(factory=dict, init=False)
     averages: bool | None = field(default=None, init=False)
-    _samplers: dict[str, int] = field(factory=dict, init=False)  # numbers of samples
     _looking: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _known: bool = field(default=False, init=False)
 
@@ -232,29 +231,26 @@ class Bridge:
 
     async def _work(self, model: BridgedModel) -> None:
         """Send a model's requests, each when those before it have been sent."""
-        turn: OrderedRequest | None = None
+        following: OrderedRequest | None = None
         while True:
-            turn = turn or await model.turns.get()
-            if model.spoiled and (turn.steps or turn.passed is not None):
-                turn.fail(ServiceError(*_SPOILED))
-                turn = None
-                continue
-            if turn.passed is not None:
-                try:
-                    held = await self._is_averaged(model)
-                except Exception as error:
-                    turn.fail(error)
-                    turn = None
-                    continue
-                if held:
-                    turn = await self._hold(model, turn)
-                    continue
-            elif turn.steps and model.held:
-                await self._send_held(model, [], turn)
-                turn = None
-                continue
+            turn = following or await model.turns.get()
+            try:
+                following = await self._take(model, turn)
+            except Exception as error:
+                turn.fail(error)
+                following = None
+
+    async def _take(self, model: BridgedModel, turn: OrderedRequest) -> OrderedRequest | None:
+        """Send a request, or hold it; return one after it that was taken out of the queue."""
+        if model.spoiled and (turn.steps or turn.passed is not None):
+            raise ServiceError(*_SPOILED)
+        if turn.passed is not None and await self._is_averaged(model):
+            return await self._hold(model, turn)
+        if turn.steps and model.held:
+            await self._send_held(model, [], turn)
+        else:
             await _send(turn)
-            turn = None
+        return None
 
     async def _is_averaged(self, model: BridgedModel) -> bool:
         """Return whether the engine averages: that for JAX, which tells the loss of each target."""
@@ -263,7 +259,9 @@ class Bridge:
                 types.ModelInput.from_ints([1, 2]),
                 {"target_tokens": types.TensorData(data=[2, 3], dtype="int64", shape=[2])},
             )
-            output = await self._pass(model, ModelPass(LIKELIHOOD.name, None, [datum]), False)
+            tried = ModelPass(LIKELIHOOD.name, None, [datum])
+            made = await self.skyrl.pass_data(model.theirs, model.number(), tried, False)
+            output = await self.skyrl.passed(made)
             self.averages = "elementwise_loss" in output.loss_fn_outputs[0]
         return self.averages
 
@@ -331,12 +329,6 @@ class Bridge:
             await self.skyrl.pass_data(model.theirs, model.number(), complete(given), backward=True)
         )
 
-    async def _pass(
-        self, model: BridgedModel, given: ModelPass, backward: bool
-    ) -> types.ForwardBackwardOutput:
-        made = await self.skyrl.pass_data(model.theirs, model.number(), given, backward)
-        return await self.skyrl.passed(made)
-
     async def _plain(self, promise: str) -> types.ForwardBackwardOutput:
         output = await self.skyrl.passed(promise)
         return types.ForwardBackwardOutput(
@@ -344,10 +336,6 @@ class Bridge:
             loss_fn_outputs=output.loss_fn_outputs,
             metrics=renamed(output.metrics),
         )
-
-    def sample_number(self, sampler: str) -> int:
-        self._samplers[sampler] = self._samplers.get(sampler, 0) + 1
-        return self._samplers[sampler]
 
     async def superseded(self, model: BridgedModel, name: str) -> None:
         """Delete the snapshots that are older than the one in use, if the server does that."""
@@ -362,7 +350,7 @@ class Bridge:
 
 def _let_go(model: BridgedModel, passed: ModelPass, answer: asyncio.Future[Any]) -> None:
     """Leave a pass out of its step if it was refused."""
-    if answer.exception() is not None and passed in model.held:
+    if not answer.cancelled() and answer.exception() is not None and passed in model.held:
         model.held.remove(passed)
 
 

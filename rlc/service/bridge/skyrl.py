@@ -117,9 +117,8 @@ class SkyRL:
             return await self.promised("/forward_backward", content=content)
         loss = {"loss_fn": given.loss, "loss_fn_config": given.config or None}
         name = "forward_backward" if backward else "forward"
-        input_name = f"{name}_input" if backward else "forward_input"
         data = [_in_json(datum) for datum in given.data]
-        body = {"model_id": model, "seq_id": seq_id, input_name: {"data": data, **loss}}
+        body = {"model_id": model, "seq_id": seq_id, f"{name}_input": {"data": data, **loss}}
         return await self.promised(f"/{name}", body, repeatable=False)
 
     async def passed(self, promise: str) -> types.ForwardBackwardOutput:

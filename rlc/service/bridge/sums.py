@@ -68,11 +68,10 @@ def lengths(given: ModelPass) -> list[int]:
     for datum in given.data:
         targets = datum.loss_fn_inputs.get("target_tokens")
         shape = () if targets is None else targets.to_numpy().shape
-        if len(shape) != 1:
-            what = "one target in a place, and no likely ones beside it"
-            raise ServiceError(
-                "a datum has no `target_tokens`" if not shape else f"SkyRL takes {what}"
-            )
+        if not shape:
+            raise ServiceError("a datum has no `target_tokens`")
+        if len(shape) > 1:
+            raise ServiceError("SkyRL takes one target in a place, and no likely ones beside it")
         found.append(shape[0])
     return found
 

@@ -31,7 +31,7 @@ from rlc.service.gradients import (
     Snapshot,
     datum,
     likelihood,
-    outputs,
+    trained_logprobs,
 )
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.interface import ServiceError
@@ -256,7 +256,7 @@ class Probe:
 
     def logprobs(self, client: tinker.TrainingClient) -> list[Floats]:
         """Return the trainer's logprobs of the datums that all checks share."""
-        return outputs(self.forward(client, likelihood()))
+        return trained_logprobs(self.forward(client, likelihood()))
 
     def logprobs_of_all(self, client: tinker.TrainingClient) -> Floats:
         """Return the same, concatenated."""

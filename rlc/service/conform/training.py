@@ -48,9 +48,9 @@ from rlc.service.gradients import (
     likelihood,
     older_sampler,
     opposite,
-    outputs,
     sequences,
     step_sizes,
+    trained_logprobs,
 )
 
 _KINDS = ("train_mlp", "train_attn", "train_unembed")
@@ -105,7 +105,7 @@ def after_a_step(probe: Probe) -> None:
         ("logprobs of trainer and sampler after a step", after, new),
         ("logprobs of a snapshot, before and after the step,", before, old),
     ):
-        probe.near(what, outputs(passed)[0], probe.scored(sampler, tokens)[1:])
+        probe.near(what, trained_logprobs(passed)[0], probe.scored(sampler, tokens)[1:])
 
 
 @check("training.inflight", "TrainingClient.save_weights_and_get_sampling_client", required=False)
@@ -129,7 +129,7 @@ def forward(probe: Probe) -> None:
     passed = probe.forward(client, likelihood())
     norm = probe.step(client, RATE)
     after = probe.forward(client, likelihood(), backward=True)
-    for before_T, after_T in zip(outputs(passed), outputs(after), strict=True):
+    for before_T, after_T in zip(trained_logprobs(passed), trained_logprobs(after), strict=True):
         probe.close("logprobs before and after a step without a gradient", before_T, after_T, EXACT)
     first, second = passed.metrics["loss:sum"], after.metrics["loss:sum"]
     probe.close("losses of forward and forward_backward", first, second, 20 * EXACT)
@@ -148,7 +148,7 @@ def sums(probe: Probe) -> None:
     total = both.metrics["loss:sum"]
     what = "the loss of two datums, and the sum of both, in parts of it,"
     probe.relative(what, sum(parts), total, EXACT)
-    expected = -sum(float(row.sum()) for row in outputs(both))
+    expected = -sum(float(row.sum()) for row in trained_logprobs(both))
     what = "the loss, and minus the sum of its logprobs, in parts of it,"
     probe.relative(what, total, expected, EXACT)
     if norm:
@@ -195,8 +195,10 @@ def several_targets(probe: Probe) -> None:
     }
     passed = probe.forward(client, [types.Datum(likelihood()[0].model_input, arrays)])
     alone = probe.forward(client, likelihood()[:1])
-    expected = np.stack([outputs(alone)[0]] * 2, axis=1)
-    probe.close("logprobs of a target, alone and twice,", outputs(passed)[0], expected, EXACT)
+    expected = np.stack([trained_logprobs(alone)[0]] * 2, axis=1)
+    probe.close(
+        "logprobs of a target, alone and twice,", trained_logprobs(passed)[0], expected, EXACT
+    )
 
 
 @check("training.seeds", "ServiceClient.create_lora_training_client")
@@ -239,7 +241,9 @@ def shapes(probe: Probe) -> None:
         for one in data
     ]
     found, expected = probe.forward(client, bare), probe.forward(client, data)
-    for found_T, expected_T in zip(outputs(found), outputs(expected), strict=True):
+    for found_T, expected_T in zip(
+        trained_logprobs(found), trained_logprobs(expected), strict=True
+    ):
         probe.close("logprobs with and without a shape", found_T, expected_T, EXACT)
 
 
@@ -279,7 +283,7 @@ def loss(name: str, probe: Probe) -> None:
         replies = [probe.sample(sampler, seed=seed).sequences[0] for seed in (1, 2)]
         tokens = [[*PROMPT, *reply.tokens] for reply in replies]
         plain = [datum(t, {"weights": np.ones(len(t) - 1)}) for t in tokens]
-    scored = outputs(probe.forward(client, plain))
+    scored = trained_logprobs(probe.forward(client, plain))
     config = config_of(name)
     inputs = [inputs_of(name, config, logprobs_T, i) for i, logprobs_T in enumerate(scored)]
     if is_recorded:
@@ -294,7 +298,7 @@ def loss(name: str, probe: Probe) -> None:
         own["sampled"] = sampled_T.astype(np.float64)
     passed = probe.forward(client, data, name, config)
     expected, free, size = 0.0, 0.0, 0.0
-    for logprobs_T, own in zip(outputs(passed), known, strict=True):
+    for logprobs_T, own in zip(trained_logprobs(passed), known, strict=True):
         value, slope_T = builtin_loss_and_grad(name, config, logprobs_T, own)
         expected, size = expected + value, size + float(np.abs(slope_T).sum())
         if traits.pull is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sdk_leaks import collect, forgive
+from sdk_leaks import forgive, leaks_stay_here, pytest_sessionfinish  # noqa: F401 (for this folder)
 
 from rlc.service.bridge import app, models, skyrl
 
@@ -60,13 +60,3 @@ def polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     forgive(items, Path(__file__).parent)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _leaks_stay_here() -> Iterator[None]:
-    yield
-    collect()
-
-
-def pytest_sessionfinish() -> None:
-    collect()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,7 @@ import tinker._base_client
 import tinker.lib.api_future_impl
 import tinker.lib.internal_client_holder
 import tinker.lib.public_interfaces.sampling_client
-from sdk_leaks import collect, forgive
+from sdk_leaks import forgive, leaks_stay_here, pytest_sessionfinish  # noqa: F401 (for this folder)
 
 _HASTE = 20
 _HEARTBEAT, _REFRESH = 10, 300  # background loops of the SDK; hurrying them would only make noise
@@ -53,18 +52,6 @@ class _Like(SimpleNamespace):
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     forgive(items, Path(__file__).parent)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _leaks_stay_here() -> Iterator[None]:
-    """Collect connections before the tests of others are blamed for them."""
-    yield
-    collect()
-
-
-def pytest_sessionfinish() -> None:
-    """What the last test still held."""
-    collect()
 
 
 @pytest.fixture
