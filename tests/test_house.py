@@ -24,7 +24,7 @@ from rlc.catalog.records import Role
 # From the ground floor up. A room may import the rooms named here, and nothing else of rlc.
 MAY_IMPORT = {
     "lang": "",
-    "algo": "",
+    "algo": "lang",
     "plan": "algo",
     "data": "plan",
     "catalog": "lang algo plan data",
@@ -326,7 +326,6 @@ SAME_NAMES = {"Recipe"}  # of a file for users, and of its syntax
 NOUNS = {
     "Finding",
     "Halving",
-    "Lowering",
     "Sampling",
     "SharedFinding",
     "String",

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.program import *
     from rlc.algo.expressions.python import *
     from rlc.algo.expressions.ranges import *
+    from rlc.algo.expressions.reader import *
     from rlc.algo.expressions.vocabulary import *
     from rlc.algo.kl import *
     from rlc.algo.losses import *
     from rlc.algo.rewards import *
     from rlc.algo.schedules import *
     from rlc.algo.scheme import *
+    from rlc.algo.texts import *
 else:
     from rlc.doors import door
 
@@ -41,16 +43,18 @@ else:
         expressions.evaluate: batch_values changed_share
         expressions.formula: derivative_formula formula
         expressions.known: Candidate KnownLoss known_loss
+        expressions.reader: ExpressionReader
         expressions.program: ExpressionError Kind NUMBER Program Shape
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
-        expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE after_batch differentiable
-            needs_batch reads_trainer shaped_reward
+        expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE after_batch
+            differentiable functions_of needs_batch reads_trainer shaped_reward
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         losses: LOSSES PAIRWISE builtin_loss_and_grad divergence kto
         rewards: outweighing pass_at_k reduce_rewards reward_shape
         schedules: learning_rate
         scheme: AdvantageScheme AdvantageStep Baseline Clip Returns RunningBaseline Scale Scope
             WeightedSum running_baseline sums_components task_scope
+        texts: FormulaText formula_texts
         """,
     )

@@ -10,8 +10,8 @@ from rlc.algo import (
     NUMBER,
     OPERATIONS,
     SHARE,
-    Builder,
     ExpressionError,
+    ExpressionReader,
     Input,
     Kind,
     Operation,
@@ -20,6 +20,7 @@ from rlc.algo import (
     UndefinedPart,
     differentiable,
     direction,
+    functions_of,
     overflows_at,
     ranges,
 )
@@ -36,7 +37,6 @@ from rlc.check.scalars import NUMBERS, describe
 from rlc.check.scope import closest, known_values, rename
 from rlc.check.values import UnknownValue, Value, report_unfit, said, settle, unwrap
 from rlc.lang import (
-    COMPARISONS,
     Attribute,
     Binary,
     BlockDecl,
@@ -47,7 +47,6 @@ from rlc.lang import (
     Fix,
     Label,
     Name,
-    Negative,
     Node,
     Number,
     Quantity,
@@ -60,85 +59,96 @@ from rlc.records import evolve, fields, has
 if TYPE_CHECKING:
     from rlc.check.scalars import EvaluatorLike
 
-FUNCTIONS = tuple(name for name in OPERATIONS if name.isidentifier() and name != "neg")
-_OPERATORS = (*"+-*/", *COMPARISONS)
+EXPRESSION_KINDS = ("loss", "advantage")  # declarations that are blocks of expressions
+_IN: Mapping[Kind, str] = {
+    "loss": "the loss",
+    "reward": "a reward",
+    "advantage": "an advantage",
+}
 _PLAIN = Param("expression", "float", "a number of an expression")
 _EXPRESSION = Param("expression", "expression", "a part of an expression")
 
 
-class Lowering:
-    """Makes the nodes of one program, and reports what cannot be one.
-
-    ``components`` can be read like inputs. ``parts`` has the node of each named part, None after a
-    report; ``uses`` the parts that each expression names, with those of ``defining``."""
+class RecipeReader(ExpressionReader):
+    """Lowers expressions of a recipe, and reports what cannot be one. ``uses`` has the parts that
+    each expression names, with those of ``defining``; ``block`` is the declaration it is in."""
 
     def __init__(
-        self, evaluator: EvaluatorLike, kind: Kind, components: Collection[str] = ()
+        self,
+        evaluator: EvaluatorLike,
+        kind: Kind,
+        components: Collection[str] = (),
+        block: Span | None = None,
     ) -> None:
-        self.evaluator, self.found, self.kind = evaluator, evaluator.found, kind
-        self.builder = Builder(kind, components)
-        self.parts: dict[str, int | None] = {}
+        super().__init__(kind, components)
+        self.evaluator, self.found, self.block = evaluator, evaluator.found, block
         self.later: dict[str, Span] = {}  # the parts that are not defined yet
         self.defining = ""
         self.uses: dict[str, set[str]] = {}
-        self._spans: dict[int, Span] = {}
 
-    def span_of(self, position: int, otherwise: Span) -> Span:
-        """Return the first text of a node in the last program."""
-        nodes = (node for node, at in self.builder.positions.items() if at == position)
-        return next((self._spans[node] for node in nodes if node in self._spans), otherwise)
-
-    def node(self, expr: Expr) -> int | None:
-        """Return the node of an expression, or None after a report."""
-        before = self.builder.size
-        made = self._node(expr)
-        for node in range(before, self.builder.size):
-            self._spans.setdefault(node, expr.span)
-        return made
-
-    def _node(self, expr: Expr) -> int | None:
-        match expr:
-            case Number() | Quantity() | Attribute():
-                return self._plain(expr)
-            case Name():
-                return self._name(expr)
-            case Negative():
-                return self._apply("neg", expr.span, [expr.operand], expr.span)
-            case Binary(op=op) if op in _OPERATORS:
-                return self._apply(op, expr.span, [expr.left, expr.right], expr.span)
-            case Call(func=Name()):
-                return self._call(expr)
-            case UnknownValue():
-                self.found.note("hole", expr.span, want=_EXPRESSION)
-                report_unfit(expr, _PLAIN, self.found)
-                return None
-        message = f"{describe(expr)} has no place in an expression"
-        known = ", ".join(f"`{name}`" for name in FUNCTIONS)
-        advice = f"an expression has numbers, names, `+ - * /`, comparisons and {known}"
-        self.found.error("RL0654", expr.span, message, advice)
+    def wrong(
+        self,
+        code: str,
+        span: Span,
+        message: str,
+        advice: str | None = None,
+        *labels: Label,
+        fix: Fix | None = None,
+    ) -> int | None:
+        self.found.error(code, span, message, advice, *labels, fix=fix)
         return None
 
-    def _plain(self, expr: Expr) -> int | None:
+    def noted(self, what: str, span: Span, of: Any = None, **more: Any) -> None:
+        if what == "arguments":
+            self.found.note_arguments(of, span, more["args"], ())
+        else:
+            self.found.note(what, span, of)
+
+    def static(self, expr: Expr) -> bool | None:
+        """Return whether a condition on words holds. One of them is that of a parameter: it stands
+        outside of the block."""
+        holds = super().static(expr)
+        inside = isinstance(expr, Binary) and self._inside(expr.left) and self._inside(expr.right)
+        return None if inside else holds
+
+    def _inside(self, expr: Expr) -> bool:
+        return (
+            self.block is not None
+            and expr.span.source is self.block.source
+            and (self.block.start <= expr.span.start < self.block.end)
+        )
+
+    def is_word(self, name: Name) -> bool:
+        return super().is_word(name) and not self.evaluator.scope.knows(name.id)
+
+    def plain(self, expr: Expr) -> int | None:
         """Return the node of a number: written as one, a param, or a field of a model."""
+        if isinstance(expr, UnknownValue):
+            self.found.note("hole", expr.span, want=_EXPRESSION)
+            report_unfit(expr, _PLAIN, self.found)
+            return None
+        if not isinstance(expr, Number | Quantity | Attribute | Name):
+            message = f"{describe(expr)} has no place in an expression"
+            known = ", ".join(f"`{name}`" for name in self.functions)
+            advice = f"an expression has numbers, names, `+ - * /`, comparisons and {known}"
+            return self.wrong("RL0654", expr.span, message, advice)
         if isinstance(expr, Attribute) and isinstance(expr.value, Name):
             decl = self.evaluator.scope.decls.get(expr.value.id)
-            if decl is not None and decl.kind.id == "loss":
-                message = f"`{decl.name.id}` is another loss: its parts cannot be read here"
+            if decl is not None and decl.kind.id in EXPRESSION_KINDS:
+                message = f"`{decl.name.id}` is another {decl.kind.id}: its parts cannot be read"
                 advice = "write the part here too; numbers that both use can be a `param`"
                 label = Label(decl.name.span, "declared here")
-                self.found.error("RL0654", expr.span, message, advice, label)
-                return None
+                return self.wrong("RL0654", expr.span, f"{message} here", advice, label)
         value = self.evaluator.scalars.plain(expr, _PLAIN)
         if value is None:
             return None
         if value.type not in NUMBERS:
             message = f"an expression is made of numbers, and `{expr.span.text}` is not a number"
             labels = [Label(value.span, "its value")] if value.span != expr.span else []
-            self.found.error("RL0654", expr.span, message, None, *labels)
-            return None
+            return self.wrong("RL0654", expr.span, message, None, *labels)
         return self.builder.number(value.data)
 
-    def _name(self, name: Name) -> int | None:
+    def named(self, name: Name) -> int | None:
         if name.id in self.parts:
             self.found.note("local", name.span)
             self.uses.setdefault(self.defining, set()).add(name.id)
@@ -149,74 +159,48 @@ class Lowering:
         if name.id in self.later:
             own = name.id == self.defining
             message = f"`{name.id}` is {'defined by itself' if own else 'defined further down'}"
-            advice = "a part may only use those above it"
             labels = [] if own else [Label(self.later[name.id], "defined here")]
-            self.found.error("RL0646", name.span, message, advice, *labels)
-            return None
+            advice = "a part may only use those above it"
+            return self.wrong("RL0646", name.span, message, advice, *labels)
         decl = self.evaluator.scope.decls.get(name.id)
         if decl is not None and decl.kind.id == "param":
-            return self._plain(name)
+            return self.plain(name)
         if name.id in self.evaluator.scope.unread:
             return None
-        if name.id in FUNCTIONS:
+        if name.id in self.functions:
             message = f"`{name.id}` is a function and needs its arguments"
-            advice = f"write `{OPERATIONS[name.id].usage}`"
-            self.found.error("RL0642", name.span, message, advice)
-            return None
+            advice = f"write `{self.functions[name.id].usage}`"
+            return self.wrong("RL0642", name.span, message, advice)
         params = self.evaluator.scope.of_kind("param")
         known = [*self.parts, *self.builder.names, *params]
-        where = "a reward" if self.kind == "reward" else "the loss"
-        message = f"there is no `{name.id}` in {where}"
         self.evaluator.scope.used.update(closest(name.id, params))
         advice, fix = _suggested(name.span, name.id, known, INPUTS[self.kind])
-        self.found.error("RL0640", name.span, message, advice, fix=fix)
-        return None
+        message = f"there is no `{name.id}` in {_IN[self.kind]}"
+        return self.wrong("RL0640", name.span, message, advice, fix=fix)
 
-    def _call(self, call: Call) -> int | None:
-        assert isinstance(call.func, Name)
-        name, span = call.func.id, call.func.span
-        if name not in FUNCTIONS:
-            if name in self.builder.names or name in self.parts:
-                message = f"`{name}` is a value and takes no arguments"
-                advice, fix = f"write `{name}`", None
-            else:
-                message = f"there is no function `{name}`"
-                advice, fix = _suggested(span, name, FUNCTIONS, OPERATIONS)
-            self.found.error("RL0641", span, message, advice, fix=fix)
-            return None
-        self.found.note("function", span, OPERATIONS[name])
-        self.found.note_arguments(OPERATIONS[name], call.span, call.args, ())
-        named = next((argument.name for argument in call.args if argument.name), None)
-        if named is not None:
-            message = f"the arguments of `{name}` have no names"
-            self.found.error("RL0642", named.span, message, f"write `{OPERATIONS[name].usage}`")
-            return None
-        return self._apply(name, call.span, [argument.value for argument in call.args], span)
+    def no_function(self, name: Name) -> None:
+        if name.id in self.builder.names or name.id in self.parts:
+            message, advice, fix = f"`{name.id}` is a value and takes no arguments", None, None
+            advice = f"write `{name.id}`"
+        else:
+            message = f"there is no function `{name.id}`"
+            advice, fix = _suggested(name.span, name.id, list(self.functions), self.functions)
+        self.wrong("RL0641", name.span, message, advice, fix=fix)
 
-    def _apply(self, op: str, span: Span, args: list[Expr], named: Span) -> int | None:
-        operation = OPERATIONS[op]
-        wanted = len(operation.params)
-        if len(args) < wanted or (len(args) > wanted and not operation.variadic):
-            least = "at least " if operation.variadic else ""
-            takes = f"{least}{wanted} argument{'s' * (wanted != 1)}"
-            message = f"`{op}` takes {takes}, found {len(args)}"
-            self.found.error("RL0642", named, message, f"write `{operation.usage}`")
-            return None
-        nodes = [self.node(arg) for arg in args]
-        known = [node for node in nodes if node is not None]
-        if len(known) < len(nodes):
-            return None
-        try:
-            return self.builder.apply(op, *known)
-        except ExpressionError as error:
-            code, place = "RL0656", span
-            advice: str | None = "name parts of it, or take some out"
-            if error.argument is not None:
-                code, place, advice = "RL0643", args[error.argument].span, error.hint
-                if operation.params[min(error.argument, wanted - 1)] == SHARE:
-                    code, advice = "RL0659", "0.0002 is one token in 5,000"
-            self.found.error(code, place, str(error), advice)
-            return None
+    def misfit(
+        self, error: ExpressionError, operation: Operation, span: Span, args: Sequence[Expr | float]
+    ) -> None:
+        code, place = "RL0656", span
+        advice: str | None = "name parts of it, or take some out"
+        if error.argument is not None:
+            given = args[error.argument]
+            code, advice = "RL0643", error.hint
+            place = given.span if isinstance(given, Expr) else span
+            if operation.params[min(error.argument, len(operation.params) - 1)] == SHARE:
+                code, advice = "RL0659", "0.0002 is one token in 5,000"
+        elif error.expected:
+            code, advice = "RL0643", error.hint
+        self.wrong(code, place, str(error), advice)
 
 
 def _suggested(
@@ -239,11 +223,13 @@ _TOO_LARGE = "it, or its gradient, is infinite where the ratio and the advantage
 _RULED_OUT = "`where(condition, …, …)` rules them out; `clip`, `max` and `abs` bound what is there"
 
 
-def report_findings(program: Program, lowering: Lowering, result: Span, found: Diagnostics) -> None:
+def report_findings(
+    program: Program, reader: RecipeReader, result: Span, found: Diagnostics
+) -> None:
     """Report what a loss cannot be trained with, and likely mistakes. ``result`` is where it ends;
-    ``lowering`` has the text of its nodes."""
+    ``reader`` has the text of its nodes."""
     if not differentiable(program)[program.output]:
-        _report_no_gradient(program, lowering, result, found)
+        _report_no_gradient(program, reader, result, found)
         return
     if "adv" not in program.inputs:
         message = "the loss does not depend on `adv`: rewards have no effect on training"
@@ -274,18 +260,18 @@ def report_findings(program: Program, lowering: Lowering, result: Span, found: D
     if not (too_large or undefined_nodes) and (infinite := overflows_at(program)) is not None:
         too_large = [infinite]
     for position in too_large:
-        span = lowering.span_of(position, result)
+        span = reader.span_of(position, result)
         found.error("RL0650", span, f"`{_text(span)}` is too large a number", _TOO_LARGE)
     for undefined in values.undefined:
-        report_undefined(undefined, lowering, result, found)
+        report_undefined(undefined, reader, result, found)
     for decided in values.decided:
-        span = lowering.span_of(decided.node, result)
+        span = reader.span_of(decided.node, result)
         message = f"`{_text(span)}` {'always' if decided.holds else 'never'} holds"
         found.warning("RL0652", span, message, "compare something else, or remove it")
 
 
 def _report_no_gradient(
-    program: Program, lowering: Lowering, result: Span, found: Diagnostics
+    program: Program, reader: RecipeReader, result: Span, found: Diagnostics
 ) -> None:
     labels = []
     message = "the loss does not depend on `logp`, so there is nothing to train"
@@ -295,16 +281,16 @@ def _report_no_gradient(
         advice = "`stop(…)`, conditions and a factor of 0 pass none; leave one `logp` outside of "
         advice += "them"
         cuts = [n for n, node in enumerate(program.nodes) if node.op == "stop"]
-        labels = [Label(lowering.span_of(n, result), "cut here") for n in cuts[:1]]
+        labels = [Label(reader.span_of(n, result), "cut here") for n in cuts[:1]]
     found.error("RL0644", result, message, advice, *labels)
 
 
 def report_undefined(
-    undefined: UndefinedPart, lowering: Lowering, result: Span, found: Diagnostics
+    undefined: UndefinedPart, reader: RecipeReader, result: Span, found: Diagnostics
 ) -> None:
     """Report where a part of an expression has no value."""
-    span = lowering.span_of(undefined.node, result)
-    argument, text = lowering.span_of(undefined.argument, span), _text(span)
+    span = reader.span_of(undefined.node, result)
+    argument, text = reader.span_of(undefined.argument, span), _text(span)
     labels = [Label(argument, str(undefined.range))] if argument != span else []
     if undefined.when == "always":
         message = f"`{text}` is never defined: it is {undefined.what}"
@@ -334,27 +320,27 @@ _SAID: Mapping[Shape, str] = {
 def own_loss(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
     """Return the loss of a block, or None after a report."""
     found = evaluator.found
-    lowering = Lowering(evaluator, "loss")
+    reader = RecipeReader(evaluator, "loss", block=decl.span)
     fields = _parts(decl, evaluator)
     if (result := _result(decl, evaluator)) is None:
         return None
     # What an amendment adds stands behind the result, and may be a part of it.
     parts = [field for field in fields if field.name.id not in _RESULTS]
-    lowering.later = {field.name.id: field.name.span for field in parts}
+    reader.later = {field.name.id: field.name.span for field in parts}
     for field in parts:
-        name = lowering.defining = field.name.id
-        node = lowering.parts[name] = lowering.node(field.value)
+        name = reader.defining = field.name.id
+        node = reader.parts[name] = reader.node(field.value)
         if node is not None:
-            lowering.builder.name(node, name)
-        del lowering.later[name]
-    lowering.defining = result.name.id
-    output = lowering.node(result.value)
-    if output is None or None in lowering.parts.values() or len(fields) < len(decl.fields):
+            reader.builder.name(node, name)
+        del reader.later[name]
+    reader.defining = result.name.id
+    output = reader.node(result.value)
+    if output is None or None in reader.parts.values() or len(fields) < len(decl.fields):
         return None
-    _report_unused(parts, result, lowering)
-    if (program := _program(result, output, lowering)) is None:
+    _report_unused(parts, result, reader)
+    if (program := _program(result, output, reader)) is None:
         return None
-    report_findings(program, lowering, result.value.span, found)
+    report_findings(program, reader, result.value.span, found)
     place = decl.name.span
     called: Any = Value("string", decl.name.id, place, place)
     made: Any = Value("loss", program, result.value.span, result.value.span)
@@ -366,7 +352,7 @@ def _parts(decl: BlockDecl, evaluator: EvaluatorLike) -> list[Field]:
     known: dict[str, Field] = {}
     for field in decl.fields:
         name = field.name.id
-        meant = INPUTS["loss"].get(name) or (OPERATIONS[name] if name in FUNCTIONS else None)
+        meant = INPUTS["loss"].get(name) or functions_of("loss").get(name)
         if (first := known.setdefault(name, field)) is not field:
             label = Label(first.name.span, "first given here")
             message = f"the field `{name}` is given twice"
@@ -402,34 +388,34 @@ def _result(decl: BlockDecl, evaluator: EvaluatorLike) -> Field | None:
     return first
 
 
-def _program(result: Field, output: int, lowering: Lowering) -> Program | None:
-    builder, kind = lowering.builder, result.name.id
+def _program(result: Field, output: int, reader: RecipeReader) -> Program | None:
+    builder, kind = reader.builder, result.name.id
     span, shape = result.value.span, builder.shape(output)
     if not builder.is_condition(output) and shape not in ("number", _RESULTS[kind]):
         message = f"`{kind}` is {_SAID[_RESULTS[kind]]}, and this is {_SAID[shape]}"
         advice, fix = "`mean(…)` or `sum(…)` makes one value of those of the tokens", None
         if kind == "token":
             advice, fix = "write `sequence = …`", rename(result.name.span, kind, ["sequence"])
-        lowering.found.error("RL0643", span, message, advice, fix=fix)
+        reader.found.error("RL0643", span, message, advice, fix=fix)
         return None
     try:
         return builder.program(output)
     except ExpressionError as error:
         code = "RL0643" if builder.is_condition(output) else "RL0644"
-        lowering.found.error(code, span, str(error), error.hint)
+        reader.found.error(code, span, str(error), error.hint)
         return None
 
 
-def _report_unused(parts: list[Field], result: Field, lowering: Lowering) -> None:
+def _report_unused(parts: list[Field], result: Field, reader: RecipeReader) -> None:
     used, waiting = set[str](), [result.name.id]
     while waiting:
         if (name := waiting.pop()) not in used:
             used.add(name)
-            waiting += lowering.uses.get(name, ())
+            waiting += reader.uses.get(name, ())
     for field in parts:
         if field.name.id not in used:
             message = f"the loss is not made of `{field.name.id}`"
-            lowering.found.warning("RL0645", field.name.span, message, "use it, or remove it")
+            reader.found.warning("RL0645", field.name.span, message, "use it, or remove it")
 
 
 def as_served(loss: Value, stage: Mapping[str, Value]) -> Value:
@@ -476,19 +462,19 @@ def shaped_reward(expr: Expr, evaluator: EvaluatorLike) -> Value | None:
     others = (name for name, decl in scope.decls.items() if decl.kind.id not in _NAMING)
     declared = {*others, *scope.unread}
     names = dict.fromkeys(name.id for name in _names(expr))
-    components = [n for n in names if n not in {*_INPUTS, *FUNCTIONS, *declared}]
-    lowering = Lowering(evaluator, "reward", components)
-    node = lowering.node(expr)
+    components = [n for n in names if n not in {*_INPUTS, *functions_of("reward"), *declared}]
+    reader = RecipeReader(evaluator, "reward", components)
+    node = reader.node(expr)
     if node is None:
         return None
     try:
-        program = lowering.builder.program(node)
+        program = reader.builder.program(node)
     except ExpressionError as error:
         found.error("RL0643", expr.span, str(error), error.hint)
         return None
     known = len(found)
     for undefined in ranges(program).undefined:
-        report_undefined(undefined, lowering, expr.span, found)
+        report_undefined(undefined, reader, expr.span, found)
     if not program.inputs:
         message = "this reward is the same for every episode"
         advice = "`total` is the reward so far: for example `total - 0.001 * tokens`"

@@ -13,7 +13,7 @@ infinity or NaN is left as it stands. ::
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial, reduce
 
 from rlc.algo.expressions.program import (
@@ -27,15 +27,43 @@ from rlc.algo.expressions.program import (
     Program,
     Shape,
 )
-from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, RATIO, SHARE, input_of
+from rlc.algo.expressions.vocabulary import (
+    COMPONENTS,
+    DISCOUNTED,
+    INPUTS,
+    LABELS,
+    OPERATIONS,
+    RATIO,
+    RUNNING,
+    SHARE,
+    TURNS,
+    functions_of,
+    input_of,
+    others_of,
+)
+from rlc.records import evolve
 
 _COUNTS = {1: "one argument", 2: "two arguments", 3: "three arguments"}
 _SHAPES: dict[Shape, str] = {
     "number": "a number",
     "sequence": "one value a sequence",
     "token": "one value a token",
+    "episode": "one value an episode",
+    "turn": "one value a turn",
+    "component": "one value a component of the reward",
+    "turn_component": "one value a turn and component of the reward",
 }
 _INSTEAD = {"mean": "it is its own mean", "sum": "multiply it by `length`"}
+_MEMBERS: tuple[Shape, ...] = ("episode", "turn", "component", "turn_component")
+# The shapes of what is taken over turns, and of the first argument of some operations.
+_TAKES: Mapping[str, tuple[Shape, ...]] = {
+    TURNS: ("turn", "turn_component"),
+    COMPONENTS: ("component", "turn_component"),
+    DISCOUNTED: ("turn", "turn_component"),
+    RUNNING: ("episode", "turn"),
+}
+_OF_ALL = ("rank over", "quantile over")  # never of the others in a scope
+_CONSTANTS = ("ddof", "q", "decay")  # parameters that take a number which the recipe says
 
 
 class Builder:
@@ -75,7 +103,7 @@ class Builder:
     def node(self, node: int) -> OperationNode:
         """Return the record of a node, with its name."""
         record, name = self._nodes[node], self._called.get(node)
-        return record if name is None else OperationNode(record.op, record.args, record.value, name)
+        return record if name is None else evolve(record, name=name)
 
     def value(self, node: int) -> float | None:
         """Return the value of a node that is a number; None if it depends on an input."""
@@ -89,7 +117,9 @@ class Builder:
 
     def input(self, name: str) -> int:
         """Return the node of an input. Raise ExpressionError if there is none of that name."""
-        if name not in self.names:
+        if name not in self.names and not (
+            self._kind == "advantage" and name.partition(" == ")[0] in LABELS
+        ):
             message, known = f"a {self._kind} cannot read `{name}`", ", ".join(self.names)
             raise ExpressionError(message, INPUT, expected=known, found=name)
         if name == RATIO and self._kind == "loss":
@@ -102,20 +132,21 @@ class Builder:
         if self._nodes[node].op not in (NUMBER, INPUT):
             self._called.setdefault(node, name)
 
-    def apply(self, op: str, *args: int) -> int:
-        """Return the node of an operation on other nodes.
+    def apply(self, op: str, *args: int, over: str | None = None) -> int:
+        """Return the node of an operation on other nodes; of a statistic, ``over`` turns or a
+        scope.
 
         Raise ExpressionError if there is no such operation, or the arguments do not fit: their
         number, a condition where a value is needed, a value where a condition is, a mean of what
         is no token.
         """
-        args = self._checked(op, args)
+        args = self._checked(op, args, over)
         if op in ("min", "max") and len(args) > 2:
             return reduce(partial(self.apply, op), args)
         if (simpler := self._simplified(op, args)) is not None:
             return simpler
-        shape = OPERATIONS[op].shape([self._shapes[arg] for arg in args])
-        return self._add(OperationNode(op, args), shape)
+        shape = OPERATIONS[op].shape([self._shapes[arg] for arg in args], over)
+        return self._add(OperationNode(op, args, over=over), shape)
 
     def copy(self, program: Program) -> list[int]:
         """Add the nodes of a program, with their names; return the new position of each.
@@ -132,7 +163,7 @@ class Builder:
             elif node.op == INPUT:
                 made.append(self.input(node.name or ""))
             else:
-                made.append(self.apply(node.op, *(made[arg] for arg in node.args)))
+                made.append(self.apply(node.op, *(made[arg] for arg in node.args), over=node.over))
                 if node.name is not None:
                     self.name(made[-1], node.name)
         return made
@@ -170,14 +201,14 @@ class Builder:
                 node, position[old] = self._nodes[old], len(nodes)
                 name = node.name if node.op == INPUT else self._called.get(old)
                 args = tuple(position[arg] for arg in node.args)
-                nodes.append(OperationNode(node.op, args, node.value, name))
+                nodes.append(evolve(node, args=args, name=name))
         self.positions = position
         return Program(tuple(nodes), position[output], self.shape(output), self._kind)
 
     def _add(self, node: OperationNode, shape: Shape) -> int:
         commutes = node.op in OPERATIONS and OPERATIONS[node.op].commutes
         args = tuple(sorted(node.args)) if commutes else node.args
-        key = (node.op, args, node.value, node.name)
+        key = (node.op, args, node.value, node.name, node.over)
         if key not in self._known:
             depth = 1 + max((self._depths[arg] for arg in node.args), default=0)
             if self._bounded and (len(self._nodes) >= MOST_NODES or depth > MOST_NESTED):
@@ -189,12 +220,12 @@ class Builder:
             self._depths.append(depth)
         return self._known[key]
 
-    def _checked(self, op: str, args: tuple[int, ...]) -> tuple[int, ...]:
+    def _checked(self, op: str, args: tuple[int, ...], over: str | None) -> tuple[int, ...]:
         """Return the arguments, flags as conditions where one is needed. Raise ExpressionError if
         they do not fit."""
         operation = OPERATIONS.get(op)
-        if operation is None:
-            known = ", ".join(name for name in OPERATIONS if name.isidentifier())
+        if operation is None or self._kind not in operation.kinds:
+            known = ", ".join(functions_of(self._kind))
             raise ExpressionError(f"there is no function `{op}`", op, expected=known, found=op)
         wanted = len(operation.params)
         if len(args) < wanted or (len(args) > wanted and not operation.variadic):
@@ -206,6 +237,11 @@ class Builder:
             param = operation.params[min(position, wanted - 1)]
             if param == "condition" and not self.is_condition(arg):
                 checked[position] = self._as_condition(op, position, arg)
+            elif param == "weight" and self.is_condition(arg):
+                checked[position] = self.apply("where", arg, self.number(1), self.number(0))
+            elif param in _CONSTANTS and self.value(arg) is None:
+                message = f"`{operation.usage}` takes a number for `{param}`"
+                raise ExpressionError(message, op, position, "a number", _SHAPES[self.shape(arg)])
             elif param != "condition" and self.is_condition(arg):
                 raise ExpressionError(
                     f"`{operation.usage}` takes a value for `{param}`, not a condition",
@@ -231,12 +267,31 @@ class Builder:
                     _SHAPES[shape],
                     _INSTEAD.get(op),
                 )
+        if self._kind == "advantage":
+            self._require_values(op, args[0], over)
         if op == "clip" and (low := self.value(args[1])) is not None:
             high = self.value(args[2])
             if high is not None and low > high:
                 message = f"`clip` from {low:g} to {high:g} has its bounds the wrong way round"
                 raise ExpressionError(message, op, 1, f"at most {high:g}", f"{low:g}")
         return tuple(checked)
+
+    def _require_values(self, op: str, arg: int, over: str | None) -> None:
+        """Raise ExpressionError if an operation cannot be taken over what it is, or of that."""
+        operation, shape = OPERATIONS[op], self._shapes[arg]
+        if (others_of(over) or over or "") not in (operation.over or ("",)) or (
+            others_of(over) is not None and operation.name in _OF_ALL
+        ):
+            known = ", ".join(operation.over) or "nothing"
+            message = f"`{operation.word}` is taken over {known}, not over {over}"
+            raise ExpressionError(message, op, None, known, str(over))
+        takes = _TAKES.get(over or op)
+        if takes is None and over is not None:
+            takes = _MEMBERS
+        if takes is not None and shape not in takes:
+            message = f"`{operation.usage}` takes {_SHAPES[takes[0]]}, and this is {_SHAPES[shape]}"
+            hint = "it is one value already" if over == TURNS else None
+            raise ExpressionError(message, op, 0, _SHAPES[takes[0]], _SHAPES[shape], hint)
 
     def _as_condition(self, op: str, position: int, arg: int) -> int:
         node = self._nodes[arg]

@@ -12,8 +12,8 @@ from typing import Literal
 from rlc.algo.errors import AlgorithmError
 from rlc.records import Record, frozen
 
-Shape = Literal["number", "sequence", "token"]
-Kind = Literal["loss", "reward"]
+Shape = Literal["number", "sequence", "token", "episode", "turn", "component", "turn_component"]
+Kind = Literal["loss", "reward", "advantage"]
 
 NUMBER, INPUT = "number", "input"  # the leaves of an expression
 MOST_NODES, MOST_NESTED = 1_000, 200  # of an expression that is read, not of its derivative
@@ -52,16 +52,19 @@ class OperationNode(Record):
     ``op`` is ``number``, ``input`` or a key of
     :data:`~rlc.algo.expressions.vocabulary.OPERATIONS`; ``args`` are the positions of
     what it reads. ``value`` is that of a number. ``name`` is that of an input; of an operation, it
-    is what the recipe calls the result, if it has a name there.
+    is what the recipe calls the result, if it has a name there. ``over`` is what a statistic is
+    taken over: ``turns`` of an episode, a scope such as ``group``, or the others of one,
+    ``others(group)``.
     """
 
     op: str
     args: tuple[int, ...] = ()
     value: float | None = None
     name: str | None = None
+    over: str | None = None
 
     def __hash__(self) -> int:
-        return hash((self.op, self.args, self.value, self.name))
+        return hash((self.op, self.args, self.value, self.name, self.over))
 
 
 @frozen(eq=False)
@@ -70,7 +73,7 @@ class Program(Record):
 
     ``kind`` decides which inputs there are. ``shape``, that of the result, says how a loss adds
     up: one value for each sampled token (``token``) or one for each sequence (``sequence``).
-    A shaped reward is one ``number``.
+    A shaped reward is one ``number``. An advantage is one value for each ``episode`` or ``turn``.
     """
 
     is_whole = True

@@ -1,16 +1,21 @@
 """The inputs and operations of expressions, each declared once, and what follows of them for a
 program: its shapes, its values in pure Python, and which of its nodes have a gradient.
 
-Shapes, from narrow to wide: a ``number`` is the same everywhere, a value of a ``sequence`` is the
-same on all its tokens, one of a ``token`` belongs to that token alone. An operation on several
-shapes has the widest of them; ``mean`` and ``sum`` make a sequence of tokens. A comparison has a
-condition for its result, which `where` reads and nothing else does. What is called ``batch_…`` is
-computed once over the sampled tokens of a whole step, before any gradient
-(:func:`~rlc.algo.expressions.evaluate.batch_values`), and is then an input of the loss, as the
-advantages are: what computes the loss of a sequence knows nothing of others.
+Shapes of a loss, from narrow to wide: a ``number`` is the same everywhere, a value of a
+``sequence`` is the same on all its tokens, one of a ``token`` belongs to that token alone. An
+operation on several shapes has the narrowest that all of them fit; ``mean`` and ``sum`` make a
+sequence of tokens. A comparison has a condition for its result, which `where` reads and nothing
+else does. What is called ``batch_…`` is computed once over the sampled tokens of a whole step,
+before any gradient (:func:`~rlc.algo.expressions.evaluate.batch_values`), and is then an input of
+the loss, as the advantages are: what computes the loss of a sequence knows nothing of others.
 
 Only sampled tokens exist in a loss: no input has a value elsewhere, and ``mean``, ``sum`` and
 ``length`` do not count what was not sampled.
+
+Shapes of an advantage: a value of an ``episode`` is the same in all its turns, one of a ``turn``
+belongs to that turn alone, and both may have one for each ``component`` of the reward. A statistic
+is taken ``over`` the turns of an episode or the components, which makes one value of them, or over
+a scope, all of whose members then have it (:mod:`rlc.algo.advantages`).
 """
 
 from __future__ import annotations
@@ -25,7 +30,33 @@ from rlc.algo.errors import AlgorithmError
 from rlc.algo.expressions.program import INPUT, NUMBER, Kind, OperationNode, Program, Shape
 from rlc.records import evolve, frozen
 
-SHAPES: tuple[Shape, ...] = ("number", "sequence", "token")  # each fits where a later one does
+# The shapes that each fits where they are, from narrow to wide.
+WIDER: Mapping[Shape, tuple[Shape, ...]] = {
+    "number": ("sequence", "token", "episode", "turn", "component", "turn_component"),
+    "sequence": ("token",),
+    "token": (),
+    "episode": ("turn", "component", "turn_component"),
+    "turn": ("turn_component",),
+    "component": ("turn_component",),
+    "turn_component": (),
+}
+TURNS, COMPONENTS = "turns", "components"  # axes: a statistic over one leaves it out
+SCOPES = ("group", "role", "env", "batch_role", "batch")
+_WITHOUT: Mapping[str, Mapping[Shape, Shape]] = {
+    TURNS: {"turn": "episode", "turn_component": "component"},
+    COMPONENTS: {"component": "episode", "turn_component": "turn"},
+}
+
+
+def widest(shapes: Iterable[Shape]) -> Shape:
+    """Return the narrowest shape that all of some fit."""
+    given = set(shapes)
+    return next(wide for wide in WIDER if all(one == wide or wide in WIDER[one] for one in given))
+
+
+def others_of(over: str | None) -> str | None:
+    """Return the scope of ``others(scope)``; None for another."""
+    return over[7:-1] if over is not None and over.startswith("others(") else None
 
 
 @frozen(eq=False)
@@ -55,6 +86,10 @@ class Operation:
     returns a bool. ``commutes``: the order of its arguments does not matter. ``batch``: the shape
     of the result of one over all sampled tokens of a step; ``of`` takes those of one sequence for
     all of them, or chooses none.
+
+    ``kinds``: the expressions that it can stand in. ``over``: a statistic over the turns of an
+    episode, over a scope, or over either. ``named``: its last parameters, which are written with
+    their names, and what each is if it is left out; None: the first argument.
     """
 
     name: str
@@ -66,22 +101,36 @@ class Operation:
     condition: bool = False
     commutes: bool = False
     batch: Shape | None = None
+    kinds: tuple[Kind, ...] = ("loss", "reward", "advantage")
+    over: tuple[str, ...] = ()
+    named: Mapping[str, float | None] = MappingProxyType({})
+
+    @property
+    def word(self) -> str:
+        """What recipes call it: ``mean`` for ``mean over``."""
+        return self.name.removesuffix(_OVER)
 
     @property
     def usage(self) -> str:
         """The notation of recipes: ``clip(x, low, high)``, ``a + b``."""
         if self.name == "neg":
             return f"-{self.params[0]}"
-        if not self.name.isidentifier():
+        if not self.word.isidentifier():
             return f"{self.params[0]} {self.name} {self.params[1]}"
-        more = ", …" if self.variadic else ""
-        return f"{self.name}({', '.join(self.params)}{more})"
+        written = [param for param in self.params if param not in self.named]
+        written += ["over = group"] if SCOPES[0] in self.over else []
+        written += ["…"] if self.variadic else []
+        return f"{self.word}({', '.join(written)})"
 
-    def shape(self, args: Sequence[Shape]) -> Shape:
+    def shape(self, args: Sequence[Shape], over: str | None = None) -> Shape:
         """Return the shape of the result, from those of the arguments."""
         if self.batch is not None:
             return self.batch
-        return "sequence" if self.reduces else max(args, key=SHAPES.index)
+        if self.reduces:
+            return "sequence"
+        if over is not None and over in _WITHOUT:
+            return _WITHOUT[over].get(args[0], args[0])
+        return args[0] if over or self.name in _KEEPING else widest(args)
 
 
 def _exp(x: float) -> float:
@@ -134,11 +183,45 @@ def _chosen(*_: float) -> float:
     return 0.0
 
 
+def _of_many(*_: float) -> float:
+    """Return NaN: of one number there is no statistic."""
+    return math.nan
+
+
 _AB = ("a", "b")
 _X = ("x",)
+_OVER = " over"
+DISCOUNTED, RUNNING = "discounted", "running"
+_KEEPING = (DISCOUNTED, RUNNING)  # their result has the shape of the first argument
+_IN_LOSS: tuple[Kind, ...] = ("loss",)
+_IN_ADVANTAGE: tuple[Kind, ...] = ("advantage",)
 SHARE = "share"  # a parameter that takes a number, the share of the tokens that are chosen
 
 E = TypeVar("E", Input, Operation)
+
+
+def _statistic(
+    word: str,
+    doc: str,
+    *named: tuple[str, float | None],
+    params: tuple[str, ...] = _X,
+    over: tuple[str, ...] = (TURNS, COMPONENTS, *SCOPES),
+) -> Operation:
+    return Operation(
+        f"{word}{_OVER}",
+        (*params, *dict(named)),
+        doc,
+        _of_many,
+        kinds=_IN_ADVANTAGE,
+        over=over,
+        named=MappingProxyType(dict(named)),
+    )
+
+
+# What a statistic of a scope counts, and what it is in a scope of one value.
+_WEIGHT: tuple[str, float | None] = ("weight", 1.0)
+_ITSELF: tuple[str, float | None] = ("singleton", None)
+_SPREAD: tuple[tuple[str, float | None], ...] = (_WEIGHT, ("ddof", 1.0), ("singleton", 0.0))
 
 
 def _table(*entries: E) -> MappingProxyType[str, E]:
@@ -197,15 +280,32 @@ OPERATIONS = _table(
         "log(1 + exp(x))",
         lambda x: _maximum(x, 0.0) + math.log1p(math.exp(-abs(x))),
     ),
-    Operation("stop", _X, "`x` as a constant: no gradient passes", lambda x: x),
-    Operation("mean", _X, "mean over the sampled tokens of the sequence", _mean, reduces=True),
-    Operation("sum", _X, "sum over the sampled tokens of the sequence", _sum, reduces=True),
+    Operation(
+        "stop", _X, "`x` as a constant: no gradient passes", lambda x: x, kinds=("loss", "reward")
+    ),
+    Operation(
+        "mean",
+        _X,
+        "mean over the sampled tokens of the sequence",
+        _mean,
+        reduces=True,
+        kinds=_IN_LOSS,
+    ),
+    Operation(
+        "sum",
+        _X,
+        "sum over the sampled tokens of the sequence",
+        _sum,
+        reduces=True,
+        kinds=_IN_LOSS,
+    ),
     Operation(
         "batch_mean",
         _X,
         "mean over the sampled tokens of the whole batch, without a gradient",
         _mean,
         batch="sequence",
+        kinds=_IN_LOSS,
     ),
     Operation(
         "batch_top",
@@ -214,6 +314,7 @@ OPERATIONS = _table(
         "and at least one; else 0",
         _chosen,
         batch="token",
+        kinds=_IN_LOSS,
     ),
     Operation(
         "batch_draw",
@@ -222,8 +323,55 @@ OPERATIONS = _table(
         "share of all sampled tokens of the batch, or one; else 0",
         _chosen,
         batch="token",
+        kinds=_IN_LOSS,
+    ),
+    _statistic("mean", "mean of `x`, each value as often as its `weight` says", _WEIGHT, _ITSELF),
+    _statistic("sum", "sum of `x`", _WEIGHT),
+    _statistic("min", "the smallest `x`", _WEIGHT, _ITSELF),
+    _statistic("max", "the largest `x`", _WEIGHT, _ITSELF),
+    _statistic("count", "how many values of `x` there are", _WEIGHT),
+    _statistic("first", "`x` in the first turn", over=(TURNS,)),
+    _statistic("last", "`x` in the last turn", over=(TURNS,)),
+    _statistic(
+        "std",
+        "standard deviation of `x`, exactly 0 where all are equal; what is divided by one that is "
+        "0 is 0",
+        *_SPREAD,
+        over=SCOPES,
+    ),
+    _statistic("rms", "root of the mean square of `x`", *_SPREAD, over=SCOPES),
+    _statistic(
+        "rank", "1 for the smallest `x`, and so on; equals share theirs", _WEIGHT, over=SCOPES
+    ),
+    _statistic(
+        "quantile",
+        "the value that a share `q` of `x` is below, between two of them if need be",
+        _WEIGHT,
+        _ITSELF,
+        params=("x", "q"),
+        over=SCOPES,
+    ),
+    Operation(
+        DISCOUNTED,
+        ("x", "gamma"),
+        "of each turn: its `x` and what follows, discounted by `gamma` a turn",
+        _of_many,
+        kinds=_IN_ADVANTAGE,
+    ),
+    Operation(
+        RUNNING,
+        ("x", "decay"),
+        "moving average of `x` in earlier steps, one for each role of each environment, 0 before "
+        "the first; of n values a step leaves `decay`ⁿ of it",
+        _of_many,
+        kinds=_IN_ADVANTAGE,
     ),
 )
+
+
+def _flag(name: str, shape: Shape, doc: str) -> Input:
+    return Input(name, shape, doc, name, low=0, high=1, flag=True)
+
 
 RATIO = "ratio"  # not an input of its own: a Builder writes exp(logp - logq)
 
@@ -253,25 +401,42 @@ INPUTS: MappingProxyType[Kind, MappingProxyType[str, Input]] = MappingProxyType(
             Input("total", "number", "the reward so far", "total"),
             Input("tokens", "number", "sampled tokens of the episode", "tokens", low=0),
             Input("turns", "number", "turns of the episode", "turns", low=1),
-            Input(
-                "truncated",
-                "number",
-                "1 if the episode was cut off, else 0",
-                "truncated",
-                low=0,
-                high=1,
-                flag=True,
-            ),
+            _flag("truncated", "number", "1 if the episode was cut off, else 0"),
+        ),
+        "advantage": _table(
+            Input("reward", "turn", "the reward of the turn", "r_t"),
+            Input("parts", "turn_component", "each component of the reward of the turn", "r_tk"),
+            Input("weights", "turn_component", "what each component of the reward weighs", "w_k"),
+            Input("tokens", "turn", "how many tokens of the turn were sampled", "n_t", low=0),
+            Input("length", "episode", "how many tokens of the episode were sampled", "n", low=0),
+            Input("turns", "episode", "turns of the episode", "T", low=1),
+            _flag("truncated", "episode", "1 if the episode was cut off, else 0"),
+            _flag("failed", "episode", "1 if the episode failed and has a penalty, else 0"),
+            Input("step", "number", "the number of the step, from 1 on", "step", low=1),
         ),
     }
 )
+LABELS = ("role", "env")  # inputs that are names: each can be compared with one
+
+
+def functions_of(kind: Kind) -> dict[str, Operation]:
+    """Return the operations of a kind of expressions that are called, by what recipes call them;
+    where it is both a statistic and an operation of several values, the latter."""
+    own = [one for one in OPERATIONS.values() if kind in one.kinds and one.word.isidentifier()]
+    found = {one.word: one for one in reversed(own)}
+    return {one.word: found[one.word] for one in own if one.name != "neg"}
 
 
 def input_of(kind: Kind, name: str) -> Input:
     """Return what is known of an input: of a reward a component, which is any number, of a loss a
-    value over the batch that has been computed, such as ``batch_mean_1``."""
+    value over the batch that has been computed, such as ``batch_mean_1``; of an advantage whether
+    the role is one, such as ``role == "judge"``, or a component."""
     if (known := INPUTS[kind].get(name)) is not None:
         return known
+    if kind == "advantage":
+        if name.endswith('"'):
+            return _flag(name, "episode", f"1 where {name}, else 0")
+        return Input(name, "turn", f"the component `{name}` of the reward of the turn", name)
     operation = OPERATIONS.get(name.rpartition("_")[0])
     if kind == "loss" and operation is not None and operation.batch is not None:
         return Input(name, operation.batch, operation.doc, name)
@@ -287,7 +452,8 @@ def shapes(program: Program) -> tuple[Shape, ...]:
         elif node.op == INPUT:
             found.append(input_of(program.kind, node.name or "").shape)
         else:
-            found.append(OPERATIONS[node.op].shape([found[arg] for arg in node.args]))
+            of = [found[arg] for arg in node.args]
+            found.append(OPERATIONS[node.op].shape(of, node.over))
     return tuple(found)
 
 
@@ -341,7 +507,7 @@ def after_batch(program: Program) -> Program:
     needed = _needed(whole, [program.output])
     place = {old: new for new, old in enumerate(needed)}
     kept = [
-        OperationNode(node.op, tuple(place[arg] for arg in node.args), node.value, node.name)
+        evolve(node, args=tuple(place[arg] for arg in node.args))
         for node in (nodes[old] for old in needed)
     ]
     return evolve(program, nodes=tuple(kept), output=place[program.output])

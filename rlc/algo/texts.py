@@ -1,0 +1,72 @@
+"""Formulas that come with rlc, as texts of the language: the files in ``formulas/``.
+
+A declaration in one, with the comment above it, is a builtin: the catalogue has its parameters from
+the head, and its formula is read when arguments are put in. A file with a name before the point,
+such as ``verl.advantages.rl``, holds the builtins of that library, ``verl.grpo``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache, cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rlc.algo.expressions.program import ExpressionError, Kind
+from rlc.algo.expressions.reader import ExpressionReader
+from rlc.lang import BlockDecl, Source
+from rlc.records import frozen
+
+FOLDER = Path(__file__).parent / "formulas"
+_DECLARATION = re.compile(
+    r"^((?:#[^\n]*\n)*)(\w+) (\w+)([^\n]*\{\n.*?^\})$", re.MULTILINE | re.DOTALL
+)
+
+
+@frozen(eq=False)
+class FormulaText:
+    """A formula that comes with rlc: its ``name``, the comment above it, and its text."""
+
+    kind: str
+    name: str
+    doc: str
+    text: str
+
+    @cached_property
+    def decl(self) -> BlockDecl:
+        """The declaration in the text."""
+        from rlc.lang.syntax import parse
+
+        recipe, found = parse(Source(self.name, self.text))
+        (decl,) = recipe.decls
+        assert isinstance(decl, BlockDecl)
+        assert not found, found[0].message
+        return decl
+
+    def read(self, kind: Kind, given: Mapping[str, Any]) -> ExpressionReader:
+        """Return a reader that has read the formula, its parameters as ``given``: numbers, words
+        and truth values. Raise ExpressionError if it cannot be read with these."""
+        reader = ExpressionReader(kind, given=given)
+        for field in self.decl.fields:
+            try:
+                reader.define(field)
+            except ExpressionError as error:
+                raise ExpressionError(f"{field.span.text} of {self.name}: {error}", "") from error
+        return reader
+
+
+@cache
+def formula_texts(kind: str) -> Mapping[str, FormulaText]:
+    """Return the formulas of a kind of declarations, by name, in the order of their files."""
+    found: dict[str, FormulaText] = {}
+    for path in sorted(FOLDER.glob("*.rl"), key=lambda path: (path.name.count("."), path.name)):
+        library = f"{path.name.split('.')[0]}." if path.name.count(".") > 1 else ""
+        for comment, word, name, rest in _DECLARATION.findall(path.read_text(encoding="utf-8")):
+            if word == kind:
+                doc = " ".join(line.removeprefix("#").strip() for line in comment.splitlines())
+                found[library + name] = FormulaText(
+                    kind, library + name, doc, f"{word} {name}{rest}"
+                )
+    return MappingProxyType(found)
