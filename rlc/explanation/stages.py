@@ -16,7 +16,7 @@ from rlc.catalog import (
     loss_traits,
     preference_traits,
 )
-from rlc.explanation.layout import Lines, wrapped
+from rlc.explanation.layout import ROOM, Lines, wrapped
 from rlc.explanation.schemes import Formula, reward_formulas, scheme_formulas
 from rlc.lang.render import Paint
 from rlc.plan import (
@@ -152,9 +152,14 @@ def _advantage(objective: PolicyGradient, paint: Paint) -> Lines:
 
 
 def _formulas(formulas: Sequence[Formula], paint: Paint) -> Lines:
-    width = max((len(formula.text) for formula in formulas if formula.remark), default=0)
+    """Yield formulas, the remark of each beside it, or below it where there is no room."""
     for formula in formulas:
-        yield f"{formula.text:{width}}   {paint.dim(formula.remark)}".rstrip()
+        beside = len(formula.text) + len(formula.remark) + 3 <= ROOM
+        if beside or not formula.remark:
+            yield f"{formula.text}   {paint.dim(formula.remark)}".rstrip()
+            continue
+        yield from wrapped(formula.text, hang=2)
+        yield f"  {paint.dim(formula.remark)}"
 
 
 def loss_formula(loss: LossPlan) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.algo import AdvantageScheme, Baseline, Clip, Returns, Scale, needs_batch
+from rlc.algo import AdvantageScheme, needs_batch
 from rlc.catalog import (
     CATALOGUE,
     DEFAULT_DEADLINES,
@@ -198,20 +198,7 @@ def imitated(stage: Training) -> Chats | None:
 
 def _computes(scheme: AdvantageScheme) -> bool:
     """Whether the pieces have all steps of a scheme."""
-    known = scheme.returns == Returns(scheme.returns.unit, scheme.returns.gamma)
-    known &= scheme.returns.unit in ("episode", "turn") and scheme.constant in ("keep", "drop")
-    for step in scheme.steps:
-        if isinstance(step, Baseline):
-            same = Baseline(step.kind, step.over, step.weight, step.singleton)
-            known &= step == same and step.kind in ("mean", "leave_one_out", "length_weighted")
-            known &= step.singleton in ("zero", "raw")
-        elif isinstance(step, Scale):
-            parts = (step.kind, step.over, step.weight, step.ddof, step.eps, step.eps_place)
-            known &= step == Scale(*parts) and step.kind == "std"
-            known &= step.eps_place in ("outside", "inside")
-        else:
-            known &= isinstance(step, Clip)
-    return known
+    return not scheme.name
 
 
 def _sft(stage: Training) -> Iterator[Misfit]:
