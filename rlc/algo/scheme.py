@@ -10,7 +10,13 @@ from __future__ import annotations
 from typing import Any, Literal, cast
 
 from rlc.algo.expressions.build import Builder
-from rlc.algo.expressions.program import INPUT, OperationNode, Program, Shape
+from rlc.algo.expressions.program import (
+    INPUT,
+    ExpressionError,
+    OperationNode,
+    Program,
+    Shape,
+)
 from rlc.algo.expressions.vocabulary import (
     COMPONENTS,
     DISCOUNTED,
@@ -257,6 +263,8 @@ def _spans(b: Builder, value: int, by_turn: bool, scope: str) -> int:
 
 def with_step(scheme: AdvantageScheme, step: AdvantageStep) -> AdvantageScheme:
     """Return a scheme followed by one more step. Raise ExpressionError if it cannot follow."""
+    if isinstance(step, WeightedSum) and reads(scheme, "parts"):
+        raise ExpressionError("the components of the reward are added up before this", "")
     made = _Following(scheme, step)
     followed = scheme_of(scheme.name, made.b, made.parts, scheme.args)
     return evolve(followed, steps=(*scheme.steps, step))

@@ -162,16 +162,15 @@ def _with_step(
     evaluator: EvaluatorLike, scheme: AdvantageScheme, stage: Value, expr: Binary
 ) -> AdvantageScheme | None:
     """Return a scheme with one more step, or None after a report."""
-    from rlc.algo import ExpressionError, WeightedSum, with_step  # most schemes have none
+    from rlc.algo import ExpressionError, WeightedSum, reads, with_step  # most schemes have none
 
     step = settle(stage)
     try:
         return with_step(scheme, step)
     except ExpressionError as error:
         code, message, advice = "RL0643", str(error), error.hint
-        if isinstance(step, WeightedSum) and any(isinstance(s, WeightedSum) for s in scheme.steps):
-            code, message = "RL0774", "the components of the reward are added up before this"
-            advice = "remove it: one `weighted_sum()` is enough"
+        if isinstance(step, WeightedSum) and reads(scheme, "parts"):
+            code, advice = "RL0774", "remove it: one `weighted_sum()` is enough"
         elif isinstance(step, WeightedSum):
             code = "RL0789"
             message = "a moving average is one of returns, and components of a reward are added up"

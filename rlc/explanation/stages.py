@@ -153,13 +153,16 @@ def _advantage(objective: PolicyGradient, paint: Paint) -> Lines:
 
 def _formulas(formulas: Sequence[Formula], paint: Paint) -> Lines:
     """Yield formulas, the remark of each beside it, or below it where there is no room."""
+    told = [formula for formula in formulas if formula.remark]
+    width = max((len(formula.text) for formula in told), default=0)
+    beside = width + 3 + max((len(formula.remark) for formula in told), default=0) <= ROOM
     for formula in formulas:
-        beside = len(formula.text) + len(formula.remark) + 3 <= ROOM
-        if beside or not formula.remark:
-            yield f"{formula.text}   {paint.dim(formula.remark)}".rstrip()
+        if beside and formula.remark:
+            yield f"{formula.text:{width}}   {paint.dim(formula.remark)}"
             continue
         yield from wrapped(formula.text, hang=2)
-        yield f"  {paint.dim(formula.remark)}"
+        if formula.remark:
+            yield f"  {paint.dim(formula.remark)}"
 
 
 def loss_formula(loss: LossPlan) -> tuple[str, ...]:

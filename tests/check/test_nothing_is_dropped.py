@@ -296,6 +296,7 @@ def test_every_field_counts(kind: str, param: Param) -> None:
                 own = block("loss", "own", {param.name: f"-{result}"})
                 return recipe(train=TRAIN | {"loss": "own"}) + own
             case "advantage":
+                value = {"ratio": "1", "logp": "2"}[value]
                 of = {"turn": f"reward * {value}", "episode": f"sum(reward) * {value}"}
                 parts = {param.name: of.get(param.name, f"turns - {value}")}
                 parts |= {} if param.name in of else {"episode": "sum(reward)"}
