@@ -71,7 +71,7 @@ class Connections:
 
     async def _opened(self, seconds: float) -> _Connection:
         secure = self._to.scheme == "https"
-        address = self._to.hostname, self._to.port or (443 if secure else 80)
+        address = str(self._to.hostname), self._to.port or (443 if secure else 80)
         make, loop = partial(_Connection, self._idle), asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):
