@@ -492,7 +492,8 @@ _OPENING = threading.Lock()
 
 @define(eq=False)
 class _Running:
-    """A bridge on a thread of its own, which wakes for requests alone."""
+    """A bridge on a thread of its own, which wakes for requests alone. ``opened`` are its address
+    and what ends it."""
 
     url: str
     thread: threading.Thread = field(init=False)
@@ -502,16 +503,15 @@ class _Running:
         self.thread = threading.Thread(target=asyncio.run, args=[self._serve()], daemon=True)
         self.thread.start()
 
-    @property
-    def address(self) -> str:
-        return self.opened.result()[0]
-
     async def _serve(self) -> None:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         app, close = build_bridge(self.url)
-        async with serving(app, closing=close) as address:
-            self.opened.set_result((address, partial(loop.call_soon_threadsafe, ended.set)))
-            await ended.wait()
+        try:
+            async with serving(app, closing=close) as address:
+                self.opened.set_result((address, partial(loop.call_soon_threadsafe, ended.set)))
+                await ended.wait()
+        except ServiceError as error:  # it cannot listen
+            self.opened.set_exception(error)
 
     def close(self) -> None:
         self.opened.result()[1]()
@@ -526,8 +526,10 @@ def bridged(url: str) -> str:
     that ends with it."""
     with _OPENING:
         if url not in _BRIDGES:
-            _BRIDGES[url] = _Running(url)
-        return _BRIDGES[url].address
+            running = _Running(url)
+            running.opened.result()
+            _BRIDGES[url] = running
+        return _BRIDGES[url].opened.result()[0]
 
 
 def close_bridges() -> None:

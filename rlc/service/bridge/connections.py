@@ -13,14 +13,16 @@ import orjson
 from attrs import define, field, frozen
 from httptools import HttpParserError, HttpResponseParser
 
+from rlc.errors import Error
+
 _IDLE_SECONDS = 4.0  # uvicorn closes a connection that has been idle for 5
 
 
-class UnreachedError(Exception):
+class UnreachedError(Error):
     """The server has not got the request."""
 
 
-class BrokenError(Exception):
+class BrokenError(Error):
     """The connection broke, or time was over, before the whole answer was there."""
 
 
