@@ -162,7 +162,7 @@ def test_where_nobody_listens_nothing_was_asked() -> None:
         await ask(there)
 
     with pytest.raises(UnreachedError):
-        asyncio.run(talk(Connections("http://127.0.0.1:1")))  # type: ignore[arg-type]
+        asyncio.run(talk(Connections("http://127.0.0.1:1")))
 
 
 def test_a_path_cannot_hold_another_request() -> None:
