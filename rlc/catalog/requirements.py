@@ -38,6 +38,7 @@ from rlc.records import evolve, frozen
 
 _HERE = ("numpy", "torch", "transformers", "safetensors", TINKER_SDK, COOKBOOK)
 _HOSTED = ("numpy", "transformers", TINKER_SDK, COOKBOOK)
+_BRIDGED = ("httptools", "starlette", "uvicorn")
 _OF_HUB, _OF_COLUMNS, _OF_OWN_LOSSES = "datasets", "pyarrow", "torch"
 _KEYS = {"openrouter": Key("OPENROUTER_API_KEY", "for the models that the game asks itself")}
 # What an environment does when it is made, for people.
@@ -119,6 +120,8 @@ def service_packages(service: str) -> dict[str, str]:
         return dict.fromkeys(_HERE, LOCAL)
     there = find_provider(service)
     own = {} if there is None or there.package is None else {there.package: ""}
+    if there is not None and there.bridge is not None:
+        own = dict.fromkeys(_BRIDGED, "serve")
     return dict.fromkeys(_HOSTED, TINKER) | own
 
 
