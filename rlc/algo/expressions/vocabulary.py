@@ -193,6 +193,7 @@ def _of_many(*_: float) -> float:
 
 SPREADS = ("std over", "rms over")
 _OF_SPREADS = ("+", "-", "*", "/", "max", "min", "sqrt", "abs")
+_SMALL = 0.1  # a number that keeps a quotient finite, and no more
 _AB = ("a", "b")
 _X = ("x",)
 _OVER = " over"
@@ -431,13 +432,14 @@ def is_reward(name: str) -> bool:
 
 
 def spreads(program: Program) -> list[bool]:
-    """Return for each node whether it is a spread, or made of spreads and numbers alone: what is
-    divided by one that is 0 is 0."""
+    """Return for each node whether it is a spread, or one with a factor or a small number beside
+    it: what is divided by one that is 0 is 0."""
     found: list[bool] = []
     for node in program.nodes:
-        given = [found[arg] or program.nodes[arg].op == NUMBER for arg in node.args]
-        made = node.op in _OF_SPREADS and all(given) and any(found[arg] for arg in node.args)
-        found.append(node.op in SPREADS or made)
+        numbers = [program.nodes[arg].value for arg in node.args if not found[arg]]
+        scales = node.op in ("*", "/") or all(abs(x or 0.0) < _SMALL for x in numbers)
+        made = node.op in _OF_SPREADS and None not in numbers and len(numbers) < len(node.args)
+        found.append(node.op in SPREADS or (made and scales))
     return found
 
 
