@@ -7,19 +7,19 @@ such as ``verl.advantages.rl``, holds the builtins of that library, ``verl.grpo`
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache, cached_property
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rlc.algo.expressions.program import ExpressionError, Kind
+from rlc.algo.expressions.program import ExpressionError, Kind, Program
 from rlc.algo.expressions.reader import ExpressionReader
-from rlc.lang import BlockDecl, Source
+from rlc.lang import BlockDecl, Number, Source
 from rlc.records import frozen
 
-FOLDER = Path(__file__).parent / "formulas"
+FOLDER = os.path.join(os.path.dirname(__file__), "formulas")
 _DECLARATION = re.compile(
     r"^((?:#[^\n]*\n)*)(\w+) (\w+)([^\n]*\{\n.*?^\})$", re.MULTILINE | re.DOTALL
 )
@@ -45,10 +45,21 @@ class FormulaText:
         assert not found, found[0].message
         return decl
 
-    def read(self, kind: Kind, given: Mapping[str, Any]) -> ExpressionReader:
+    @property
+    def defaults(self) -> dict[str, float | None]:
+        """The parameters with their defaults; None for one that is no number."""
+        return {
+            one.name.id: one.default.value if isinstance(one.default, Number) else None
+            for one in self.decl.parameters or ()
+        }
+
+    def read(
+        self, kind: Kind, given: Mapping[str, Any], inputs: Collection[str] = ()
+    ) -> ExpressionReader:
         """Return a reader that has read the formula, its parameters as ``given``: numbers, words
-        and truth values. Raise ExpressionError if it cannot be read with these."""
-        reader = ExpressionReader(kind, given=given)
+        and truth values; those among ``inputs`` are read like inputs. Raise ExpressionError if it
+        cannot be read with these."""
+        reader = ExpressionReader(kind, inputs, given)
         for field in self.decl.fields:
             try:
                 reader.define(field)
@@ -56,14 +67,25 @@ class FormulaText:
                 raise ExpressionError(f"{field.span.text} of {self.name}: {error}", "") from error
         return reader
 
+    def program(
+        self, kind: Kind, given: Mapping[str, Any], inputs: Collection[str] = ()
+    ) -> Program:
+        """Return the program of the last part, as :meth:`read` reads it."""
+        reader = self.read(kind, given, inputs)
+        node = reader.parts[self.decl.fields[-1].name.id]
+        assert node is not None
+        return reader.builder.program(node)
+
 
 @cache
 def formula_texts(kind: str) -> Mapping[str, FormulaText]:
     """Return the formulas of a kind of declarations, by name, in the order of their files."""
     found: dict[str, FormulaText] = {}
-    for path in sorted(FOLDER.glob("*.rl"), key=lambda path: (path.name.count("."), path.name)):
-        library = f"{path.name.split('.')[0]}." if path.name.count(".") > 1 else ""
-        for comment, word, name, rest in _DECLARATION.findall(path.read_text(encoding="utf-8")):
+    for file in sorted(os.listdir(FOLDER), key=lambda file: (file.count("."), file)):
+        library = f"{file.split('.')[0]}." if file.count(".") > 1 else ""
+        with open(os.path.join(FOLDER, file), encoding="utf-8") as opened:
+            written = opened.read()
+        for comment, word, name, rest in _DECLARATION.findall(written):
             if word == kind:
                 doc = " ".join(line.removeprefix("#").strip() for line in comment.splitlines())
                 found[library + name] = FormulaText(
