@@ -78,6 +78,8 @@ def _policy_gradient_sections(stage: Training, paint: Paint) -> Iterator[tuple[s
         yield f"teacher{of}: {teacher.kind}", _teacher(teacher, paint)
     yield f"aggregation: {objective.aggregate.kind}", _aggregate(stage, paint)
     yield f"loss: {objective.loss.name}", _loss(stage, paint)
+    if objective.observations is not None:
+        yield "observations", _observations(objective.observations, paint)
 
 
 def _policy_gradient_formulas(stage: Training) -> dict[str, list[str]]:
@@ -89,6 +91,8 @@ def _policy_gradient_formulas(stage: Training) -> dict[str, list[str]]:
         title = "teacher" if teacher.name is None else f"teacher of {teacher.name}"
         found[title] = _teacher_formula(teacher)
     found["aggregate"] = list(_formula("aggregate", objective.aggregate.kind))
+    if objective.observations is not None:
+        found["observations"] = [_OBSERVED]
     return found | {"loss": [*loss_formula(objective.loss), *_derivative(objective.loss)]}
 
 
@@ -193,6 +197,20 @@ def _loss(stage: Training, paint: Paint) -> Lines:
         yield f"{name} = {show(value, 'float')}"
     if traits.usual_pull is not None and traits.pull not in loss.config:
         yield paint.dim(f"{traits.pull}: the service's own; {traits.usual_pull:g} on these two")
+
+
+_OBSERVED = "L = L − observations Σ_o log p_o"
+
+
+def _observations(weight: float, paint: Paint) -> Lines:
+    """Yield how what comes between replies is learnt."""
+    yield _OBSERVED
+    yield f"observations = {show(weight, 'float')}"
+    yield paint.dim("o: the tokens between two replies of a sequence, those of the template too,")
+    yield paint.dim(
+        "whatever the advantage; they add up as the tokens of replies do, and are learnt"
+    )
+    yield paint.dim("by a gradient of their own in the same update")
 
 
 def _preference_loss(stage: Training, paint: Paint) -> Lines:
