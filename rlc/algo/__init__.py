@@ -1,8 +1,9 @@
 """The mathematics of post-training: pure functions on float64 arrays.
 
 Read ``scheme`` first: what an advantage scheme is. ``advantages`` applies one to ``episodes``
-(columns of rewards to returns, then statistics over scopes). ``losses`` and ``kl`` are the formulas
-that a service is checked against, ``expressions`` those of a recipe's own losses and rewards.
+(columns of rewards to returns, then statistics over scopes). ``expressions`` is the language of
+formulas: those of a recipe, and those that come with rlc (``texts``). ``served`` has the losses of
+the service, ``losses`` those of preferences.
 ``aggregate`` has the weights of tokens, ``schedules`` the learning rates.
 """
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from rlc.algo.rewards import *
     from rlc.algo.schedules import *
     from rlc.algo.scheme import *
+    from rlc.algo.served import *
     from rlc.algo.texts import *
 else:
     from rlc.doors import door
@@ -40,24 +42,25 @@ else:
         episodes: Advantages Episodes Floats Parts renewed
         errors: AlgorithmError
         expressions.behaviour: degree direction overflows_at ratio_is_bounded unbounded
-        expressions.build: Builder validate
+        expressions.build: validate
         expressions.evaluate: batch_values changed_share
         expressions.formula: derivative_formula formula
         expressions.interpret: shaped_reward
         expressions.known: Candidate KnownLoss known_loss
         expressions.reader: ExpressionReader
-        expressions.program: ExpressionError Kind NUMBER Program Shape
+        expressions.program: ExpressionError INPUT Kind NUMBER Program Shape
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
         expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE after_batch
             differentiable functions_of is_reward needs_batch reads_trainer
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
-        losses: LOSSES PAIRWISE builtin_loss_and_grad divergence kto
+        losses: PAIRWISE divergence kto
         rewards: outweighing pass_at_k reduce_rewards reward_shape
         schedules: learning_rate
         scheme: AdvantageScheme AdvantageStep Baseline CONDITIONS Clip Returns RunningBaseline Scale
             WeightedSum divides_by_mean has_running keeps_single no_advantage reads running_decays
             scheme_of scheme_of_returns scope_of statistics with_step
+        served: LOSSES RATIO_MASK SAMPLED ServedLoss builtin_loss_and_grad
         texts: FormulaText formula_texts
         """,
     )

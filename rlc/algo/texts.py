@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any
 
-from rlc.algo.expressions.program import ExpressionError, Kind
+from rlc.algo.expressions.program import ExpressionError, Kind, Program
 from rlc.algo.expressions.reader import ExpressionReader
-from rlc.lang import BlockDecl, Source
+from rlc.lang import BlockDecl, Number, Source
 from rlc.records import frozen
 
 FOLDER = os.path.join(os.path.dirname(__file__), "formulas")
@@ -45,16 +45,36 @@ class FormulaText:
         assert not found, found[0].message
         return decl
 
-    def read(self, kind: Kind, given: Mapping[str, Any]) -> ExpressionReader:
+    @property
+    def defaults(self) -> dict[str, float | None]:
+        """The parameters with their defaults; None for one that is no number."""
+        return {
+            one.name.id: one.default.value if isinstance(one.default, Number) else None
+            for one in self.decl.parameters or ()
+        }
+
+    def read(
+        self, kind: Kind, given: Mapping[str, Any], inputs: Collection[str] = ()
+    ) -> ExpressionReader:
         """Return a reader that has read the formula, its parameters as ``given``: numbers, words
-        and truth values. Raise ExpressionError if it cannot be read with these."""
-        reader = ExpressionReader(kind, given=given)
+        and truth values; those among ``inputs`` are read like inputs. Raise ExpressionError if it
+        cannot be read with these."""
+        reader = ExpressionReader(kind, inputs, given)
         for field in self.decl.fields:
             try:
                 reader.define(field)
             except ExpressionError as error:
                 raise ExpressionError(f"{field.span.text} of {self.name}: {error}", "") from error
         return reader
+
+    def program(
+        self, kind: Kind, given: Mapping[str, Any], inputs: Collection[str] = ()
+    ) -> Program:
+        """Return the program of the last part, as :meth:`read` reads it."""
+        reader = self.read(kind, given, inputs)
+        node = reader.parts[self.decl.fields[-1].name.id]
+        assert node is not None
+        return reader.builder.program(node)
 
 
 @cache

@@ -87,6 +87,12 @@ TRAIN_FIELDS = (
         (),
         named=True,
     ),
+    optional(
+        "observations",
+        "float",
+        "weight of the log-likelihood of what comes between replies (ECHO); by default none",
+        above=0,
+    ),
     _OPTIMIZER,
     Param("overlap", "overlap", "whether sampling and training overlap", DEFAULT_OVERLAP),
     _STEPS,

@@ -246,13 +246,16 @@ def service_settings(loss: str) -> dict[str, float | None]:
 
 def known_loss(program: Program) -> KnownLoss | None:
     """Return the service's loss that equals an expression, with the service's settings; or None."""
-    from rlc.algo import Candidate, known_loss
+    from rlc.algo import LOSSES, Candidate, known_loss
 
-    written = [b for b in builtins_of("loss") if b.traits.written is not None]
-    candidates = [Candidate(b.name, tuple(b.traits.config), b.traits.written) for b in written]
+    candidates = [
+        Candidate(name, tuple(loss.settings), loss.program)
+        for name, loss in LOSSES.items()
+        if service_loss_traits(name).published
+    ]
     if (found := known_loss(program, candidates)) is None:
         return None
-    keys = service_loss_traits(found.name).config
+    keys = LOSSES[found.name].settings
     return evolve(found, config={keys[name]: value for name, value in found.config.items()})
 
 

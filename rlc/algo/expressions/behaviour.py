@@ -118,7 +118,8 @@ class _Derivation:
                 others = self.choice(self.b.apply("==", a, b), half, db)
                 return self.choice(self.b.apply("<" if node.op == "min" else ">", a, b), da, others)
             case "clip", (x, low, high), (dx, dlow, dhigh):
-                if None not in (self.b.value(low), self.b.value(high)):
+                known = None not in (self.b.value(low), self.b.value(high))
+                if known or (dlow is None and dhigh is None and not self.ties):
                     return self.choice(self.b.apply("==", x, result), dx, None)
                 within = self.choice(self.b.apply("<=", x, high), dx, None)
                 below = self.choice(self.b.apply("<", low, high), dlow, None)

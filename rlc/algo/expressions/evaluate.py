@@ -1,16 +1,14 @@
 """The value and the gradient of a loss on one sequence, in float64, by reverse accumulation.
 
-Services are checked against this, as :mod:`rlc.algo.losses` is for its own losses.
-Conventions where a derivative does not exist are those of torch, which computes it everywhere else:
+Services are checked against this, for their own losses by :mod:`rlc.algo.served`. Conventions where
+a derivative does not exist are those of torch, which computes it everywhere else:
 
 - ``min`` and ``max`` give each of two equal arguments half of the gradient (``torch.minimum``);
 - ``clip`` passes the gradient on at its bounds (``torch.clamp``); ``abs`` has none at 0;
 - comparisons and ``stop`` have none.
 
 Unlike torch's, a gradient never comes out of the branch of a `where` that was not chosen, even if
-that branch is infinite or NaN. All built-in losses written as expressions agree with
-:mod:`rlc.algo.losses`, ties included: where PPO's free and clipped term are equal, both have the
-same gradient or the advantage is 0.
+that branch is infinite or NaN.
 """
 
 from __future__ import annotations
@@ -43,6 +41,7 @@ def loss_and_grad(
     inputs: Mapping[str, npt.ArrayLike],
     mask_T: npt.ArrayLike | None = None,
     weights: npt.ArrayLike = 1.0,
+    marked_T: npt.ArrayLike | None = None,
 ) -> tuple[float, Floats]:
     """Return the loss of one sequence and its gradient by the trainer's logprobs.
 
@@ -54,6 +53,8 @@ def loss_and_grad(
         mask_T: positive where the token was sampled; None: everywhere. Other tokens have neither
             a loss nor a gradient, and nothing is read there.
         weights: what the loss is multiplied by: one number, or for a token loss one a token.
+        marked_T: how much each token counts in a ``mean`` that no gradient passes through; None:
+            the sampled ones count alike.
 
     Returns:
         The weighted sum of the token losses, or the weighted loss of the sequence; and its
@@ -75,8 +76,9 @@ def loss_and_grad(
     if scale.shape and (program.shape != "token" or scale.shape != mask.shape):
         raise AlgorithmError(f"weights of shape {scale.shape} do not fit a {program.shape} loss")
     scale = scale[mask] if scale.shape else scale
+    marked_S = None if marked_T is None else np.asarray(marked_T, dtype=np.float64)[mask]
     with np.errstate(all="ignore"):  # what is not finite is refused below
-        values = _forward(program, sampled)
+        values = _forward(program, sampled, marked_S)
         loss = values[program.output] * scale
         grad_S = _backward(program, values, scale, int(mask.sum()))
     if not (np.isfinite(loss).all() and np.isfinite(grad_S).all()):
@@ -203,13 +205,18 @@ def _sampled(
     return found
 
 
-def _forward(program: Program, inputs: Mapping[str, _Values]) -> list[_Values]:
+def _forward(
+    program: Program, inputs: Mapping[str, _Values], marked_S: Floats | None = None
+) -> list[_Values]:
     values: list[_Values] = []
     for node in program.nodes:
         if node.op == NUMBER:
             values.append(np.float64(node.value or 0.0))
         elif node.op == INPUT:
             values.append(inputs[node.name or ""])
+        elif node.op == "mean" and marked_S is not None:
+            total = np.sum(values[node.args[0]] * marked_S)
+            values.append(total / max(np.sum(marked_S), 1.0))
         else:
             values.append(FORWARD[node.op](*(values[arg] for arg in node.args)))
     return values

@@ -8,7 +8,7 @@ part that is read more than once gets one (``u1``), so that no text is longer th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 
 from rlc.algo.expressions.behaviour import derivative
 from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program, Shape
@@ -33,6 +33,7 @@ _INDEX: Mapping[Shape, str] = {
 }
 _NAMED = {"weight": "weighted by", "ddof": "ddof", "singleton": "a single one:"}
 _COMPARED = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "=", "!=": "≠"}
+_SIGNS = {"ρ_t": "ρ_t = p_t / q_t", "sg(": "sg: no gradient"}
 _FUNCTIONS = {"stop": "sg", "mean": "mean_t", "sum": "sum_t"}
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONG, _TOO_LONG = 32, 200  # characters from which a part that is read again gets a name, or any
@@ -69,6 +70,12 @@ def derivative_formula(program: Program) -> tuple[str, ...]:
     writer = _Writer(slope)
     result = writer.text(slope.output, whole=True)[0]
     return (*writer.parts(known), f"∂L/∂{INPUTS['loss']['logp'].symbol} = {result}")
+
+
+def signs(lines: Iterable[str]) -> list[str]:
+    """Return what some signs in formulas mean."""
+    text = " ".join(lines)
+    return [meaning for sign, meaning in _SIGNS.items() if sign in text]
 
 
 def number(value: float) -> str:

@@ -15,7 +15,6 @@ from random import Random
 from typing import Any
 
 from rlc.algo.expressions.behaviour import derivative
-from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.interpret import evaluator
 from rlc.algo.expressions.program import NUMBER, Program
 from rlc.algo.expressions.vocabulary import OPERATIONS, needs_batch
@@ -29,11 +28,11 @@ _BESIDE = 1e-3  # how far from a number that decides something both sides of it 
 @frozen(eq=False)
 class Candidate:
     """A loss to compare with. ``settings`` are its numbers, of which the first is the smaller;
-    ``write`` makes its node from theirs."""
+    ``program`` reads them like inputs."""
 
     name: str
     settings: tuple[str, ...]
-    write: Callable[[Builder, Mapping[str, int]], int]
+    program: Program
 
 
 @frozen(eq=False)
@@ -104,12 +103,8 @@ class _ReferenceLoss:
 
 
 class _Candidate(_LossValue):
-    """A candidate as a program that reads its settings like inputs."""
-
     def __init__(self, candidate: Candidate) -> None:
-        builder = Builder("loss", candidate.settings)
-        nodes = {name: builder.input(name) for name in candidate.settings}
-        super().__init__(builder.program(candidate.write(builder, nodes)))
+        super().__init__(candidate.program)
         self.candidate = candidate
         self.reads = set(self.program.inputs) - set(candidate.settings)
 

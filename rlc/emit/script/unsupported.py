@@ -151,6 +151,8 @@ def _values(stage: Training) -> Iterator[tuple[str, str]]:
         yield "kl", "`kl`: a script has no reference model"
     if objective.teacher:
         yield "teacher", "`teacher`: a script asks no other model"
+    if objective.observations is not None:
+        yield "observations", "`observations`: a script learns from replies alone"
     if source.batch.updates > 1:
         yield "batch", "`updates`: a script makes one update of each batch"
     if source.batch.resample:
