@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.build import *
     from rlc.algo.expressions.evaluate import *
     from rlc.algo.expressions.formula import *
+    from rlc.algo.expressions.inputs import *
     from rlc.algo.expressions.known import *
     from rlc.algo.expressions.program import *
     from rlc.algo.expressions.python import *
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.vocabulary import *
     from rlc.algo.kl import *
     from rlc.algo.losses import *
+    from rlc.algo.preferences import *
     from rlc.algo.rewards import *
     from rlc.algo.schedules import *
     from rlc.algo.scheme import *
@@ -40,17 +42,20 @@ else:
         errors: AlgorithmError
         expressions.behaviour: degree direction overflows_at ratio_is_bounded unbounded
         expressions.build: Builder validate
-        expressions.evaluate: batch_values changed_share
+        expressions.evaluate: batch_values changed_share preference_loss_and_grad
         expressions.formula: derivative_formula formula
-        expressions.known: Candidate KnownLoss known_loss
+        expressions.inputs: Input
+        expressions.known: Candidate KnownLoss known_loss known_preference
         expressions.reader: ExpressionReader
         expressions.program: ExpressionError Kind NUMBER Program Shape
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
-        expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE after_batch
-            differentiable functions_of needs_batch reads_trainer shaped_reward
+        expressions.vocabulary: INPUTS OPERATIONS Operation SHARE after_batch
+            differentiable functions_of needs_batch reads_trainer shaped_reward trained
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
-        losses: LOSSES PAIRWISE builtin_loss_and_grad divergence kto
+        losses: LOSSES builtin_loss_and_grad
+        preferences: preference_candidates preference_derivatives preference_formula
+            preference_lines preference_program preference_text
         rewards: outweighing pass_at_k reduce_rewards reward_shape
         schedules: learning_rate
         scheme: AdvantageScheme AdvantageStep Baseline Clip Returns RunningBaseline Scale Scope

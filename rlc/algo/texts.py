@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rlc.algo.expressions.program import ExpressionError, Kind
+from rlc.algo.expressions.program import ExpressionError, Kind, Program
 from rlc.algo.expressions.reader import ExpressionReader
 from rlc.lang import BlockDecl, Source
 from rlc.records import frozen
@@ -23,6 +23,8 @@ FOLDER = Path(__file__).parent / "formulas"
 _DECLARATION = re.compile(
     r"^((?:#[^\n]*\n)*)(\w+) (\w+)([^\n]*\{\n.*?^\})$", re.MULTILINE | re.DOTALL
 )
+
+_NUMBER = re.compile(r"(\w+) = ([-+.\de]+)")
 
 
 @frozen(eq=False)
@@ -45,10 +47,24 @@ class FormulaText:
         assert not found, found[0].message
         return decl
 
-    def read(self, kind: Kind, given: Mapping[str, Any]) -> ExpressionReader:
+    @property
+    def defaults(self) -> dict[str, float]:
+        """The numbers that parameters are where they are left out."""
+        head = self.text.partition("{")[0]
+        return {name: float(value) for name, value in _NUMBER.findall(head)}
+
+    def program(self, kind: Kind, given: Mapping[str, Any] | None = None) -> Program:
+        """Return the program of the last field; without parameters ``given`` they are inputs."""
+        reader = self.read(kind, given)
+        output = reader.parts[self.decl.fields[-1].name.id]
+        assert output is not None
+        return reader.builder.program(output)
+
+    def read(self, kind: Kind, given: Mapping[str, Any] | None) -> ExpressionReader:
         """Return a reader that has read the formula, its parameters as ``given``: numbers, words
-        and truth values. Raise ExpressionError if it cannot be read with these."""
-        reader = ExpressionReader(kind, given=given)
+        and truth values; None: numbers that are read like inputs. Raise ExpressionError if it
+        cannot be read with these."""
+        reader = ExpressionReader(kind, self.defaults if given is None else (), given)
         for field in self.decl.fields:
             try:
                 reader.define(field)

@@ -175,7 +175,7 @@ class Builtin:
     doc: str
     build: Callable[[Args], Any]
     params: tuple[Param, ...] = ()
-    formula: tuple[str, ...] = ()
+    formula: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()  # or what reads it from a text
     more: Callable[[str], Signature] | None = None
     not_after: Mapping[str, str] = field(factory=dict)
     word: bool = False
@@ -183,6 +183,10 @@ class Builtin:
     traits: Any = None
     aliases: str = ""  # its names in other libraries, for suggestions
     example: str = ""
+
+    def formulas(self) -> tuple[str, ...]:
+        """Return the lines of its formula."""
+        return self.formula() if callable(self.formula) else self.formula
 
     def usage(self) -> str:
         """Return the shortest way to write it, with required arguments: ``adam(learning_rate)``."""
@@ -372,16 +376,13 @@ class LossTraits:
 
 @frozen(eq=False)
 class PreferenceTraits:
-    """Traits of a loss over preferences. ``reference``: it needs the logprobs of a reference.
-    ``labelled``: it takes single replies with labels, otherwise pairs. ``mean``: the score of a
-    reply is taken per token. ``likelihood``: it also raises the log-likelihood of the better
-    replies, of the tokens of the ``reply`` or of ``all``. ``usual_beta``: the usual range."""
+    """Traits of a loss over preferences, which follow from what it reads. ``reference``: it needs
+    the logprobs of a reference. ``labelled``: it takes single replies with labels, otherwise pairs.
+    ``mean``: the score of a reply is taken per token."""
 
-    reference: bool = False
-    labelled: bool = False
-    mean: bool = False
-    likelihood: Literal["reply", "all"] | None = None
-    usual_beta: tuple[float, float] = (0.001, 2.0)
+    reference: bool
+    labelled: bool
+    mean: bool
 
 
 @frozen(eq=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlc.catalog import (
     KINDS,
+    OWN_LOSSES,
     SCALARS,
     Args,
     Builtin,
@@ -135,8 +136,8 @@ class Evaluator:
                 self._models[id(expr)] = self._one(expr, want)
             return self._models[id(expr)]
         value = self._one(expr, want)
-        is_loss = value is not None and value.type == "loss"  # declared at its name, used here
-        return evolve(value, span=expr.span) if value and is_loss else value
+        of_block = value is not None and value.type in OWN_LOSSES  # declared at its name, used here
+        return evolve(value, span=expr.span) if value and of_block else value
 
     def _one(self, expr: Expr, want: Param) -> Value | None:
         if want.type == "expression" and not (isinstance(expr, Name) and expr.id == "none"):
@@ -219,7 +220,7 @@ class Evaluator:
         if isinstance(decl, BlockDecl):
             if decl.kind.id == "model":
                 return model_value(decl, self.value, self.recipe, self.found)
-            if decl.kind.id == "loss":
+            if decl.kind.id in OWN_LOSSES:
                 from rlc.check.expressions import own_loss  # most recipes have none
 
                 return own_loss(decl, self)

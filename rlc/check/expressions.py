@@ -23,14 +23,17 @@ from rlc.algo import (
     functions_of,
     overflows_at,
     ranges,
+    trained,
 )
 from rlc.catalog import (
+    EXPRESSION_KINDS,
     FORMAT,
     Param,
     finds_answers,
     grader_traits,
     judges_of,
     known_loss,
+    known_preference,
     with_role,
 )
 from rlc.check.scalars import NUMBERS, describe
@@ -53,17 +56,17 @@ from rlc.lang import (
     Span,
     replace,
 )
-from rlc.plan import RECOGNISED, EnvPlan, LossPlan
+from rlc.plan import RECOGNISED, EnvPlan, LossPlan, PreferenceLossPlan
 from rlc.records import evolve, fields, has
 
 if TYPE_CHECKING:
     from rlc.check.scalars import EvaluatorLike
 
-EXPRESSION_KINDS = ("loss", "advantage")  # declarations that are blocks of expressions
 _IN: Mapping[Kind, str] = {
     "loss": "the loss",
     "reward": "a reward",
     "advantage": "an advantage",
+    "preference": "a preference loss",
 }
 _PLAIN = Param("expression", "float", "a number of an expression")
 _EXPRESSION = Param("expression", "expression", "a part of an expression")
@@ -219,7 +222,13 @@ def _suggested(
     return known_values(known, word), rename(span, word, known, others=True)
 
 
-_TOO_LARGE = "it, or its gradient, is infinite where the ratio and the advantage are 1 or near it"
+_TOO_LARGE: Mapping[Kind, str] = {
+    "loss": "it, or its gradient, is infinite where the ratio and the advantage are 1 or near it",
+    "preference": "it, or its gradient, is infinite where replies are as likely as before, or near",
+}
+_CUT = "`stop(…)`, conditions and a factor of 0 pass none; leave one `{}` outside of them"
+_LABELLED = ("good replies", "bad ones")
+_BETTER = ("chosen", "chosen_token", "chosen_nll", "chat_nll")
 _RULED_OUT = "`where(condition, …, …)` rules them out; `clip`, `max` and `abs` bound what is there"
 
 
@@ -231,6 +240,34 @@ def report_findings(
     if not differentiable(program)[program.output]:
         _report_no_gradient(program, reader, result, found)
         return
+    if program.kind == "preference":
+        _report_preferences(program, result, found)
+    else:
+        _report_direction(program, result, found)
+    values = ranges(program)
+    undefined_nodes = {undefined.node for undefined in values.undefined}
+    too_large = [
+        position
+        for position, node in enumerate(program.nodes)
+        if node.args and all(program.nodes[arg].op == NUMBER for arg in node.args)
+        if position not in undefined_nodes and not OPERATIONS[node.op].condition
+    ]  # what is finite has been computed
+    if not (too_large or undefined_nodes) and (infinite := overflows_at(program)) is not None:
+        too_large = [infinite]
+    for position in too_large:
+        span = reader.span_of(position, result)
+        message = f"`{_text(span)}` is too large a number"
+        found.error("RL0650", span, message, _TOO_LARGE[program.kind])
+    for undefined in values.undefined:
+        report_undefined(undefined, reader, result, found)
+    for decided in values.decided:
+        span = reader.span_of(decided.node, result)
+        message = f"`{_text(span)}` {'always' if decided.holds else 'never'} holds"
+        found.warning("RL0652", span, message, "compare something else, or remove it")
+
+
+def _report_direction(program: Program, result: Span, found: Diagnostics) -> None:
+    """Report a loss of sampled tokens that moves them the wrong way, or not at all."""
     if "adv" not in program.inputs:
         message = "the loss does not depend on `adv`: rewards have no effect on training"
         advice = "multiply by the advantage: `-ratio * adv`"
@@ -249,37 +286,46 @@ def report_findings(
         message = "this loss makes replies with a negative advantage more likely, as good ones"
         advice = "keep the sign of `adv`: even powers and `abs` lose it"
         found.warning("RL0661", result, message, advice)
-    values = ranges(program)
-    undefined_nodes = {undefined.node for undefined in values.undefined}
-    too_large = [
-        position
-        for position, node in enumerate(program.nodes)
-        if node.args and all(program.nodes[arg].op == NUMBER for arg in node.args)
-        if position not in undefined_nodes and not OPERATIONS[node.op].condition
-    ]  # what is finite has been computed
-    if not (too_large or undefined_nodes) and (infinite := overflows_at(program)) is not None:
-        too_large = [infinite]
-    for position in too_large:
-        span = reader.span_of(position, result)
-        found.error("RL0650", span, f"`{_text(span)}` is too large a number", _TOO_LARGE)
-    for undefined in values.undefined:
-        report_undefined(undefined, reader, result, found)
-    for decided in values.decided:
-        span = reader.span_of(decided.node, result)
-        message = f"`{_text(span)}` {'always' if decided.holds else 'never'} holds"
-        found.warning("RL0652", span, message, "compare something else, or remove it")
+
+
+def _report_preferences(program: Program, result: Span, found: Diagnostics) -> None:
+    """Report a preference loss that moves replies the wrong way, or learns nothing of some."""
+    better, worse = ("better replies", "worse ones") if program.shape == "pair" else _LABELLED
+    moved = direction(program)
+    if program.shape == "reply" and "good" not in program.inputs:
+        message = "the loss does not depend on `good`: labels have no effect on training"
+        advice = "decide by it: `where(good, softplus(-score), softplus(score))`"
+        found.warning("RL0655", result, message, advice)
+    elif moved.still:
+        message = "no gradient reaches replies that are near the reference: nothing is learnt"
+        found.error("RL0644", result, message, "leave room around a margin of 0, or near it")
+    elif moved.lowers_good:
+        message = f"this loss makes {better} less likely beside {worse}"
+        advice = "a loss is lowered, so what is wanted has a minus: `softplus(-margin)`"
+        found.error("RL0660", result, message, advice)
+    elif moved.raises_bad:
+        message = f"this loss makes {worse} more likely, as {better}"
+        found.warning("RL0661", result, message, "a margin has a minus before the worse reply")
+    reached = {name for name in trained(program) if differentiable(program, name)[program.output]}
+    if program.shape == "pair" and reached.isdisjoint(_BETTER):
+        message = "no gradient reaches `chosen`: nothing is learnt of the better replies"
+        if set(program.inputs).isdisjoint(_BETTER):
+            found.warning("RL0655", result, message, "compare with `chosen`, or raise it")
+        else:
+            found.error("RL0644", result, message, _CUT.format("chosen"))
 
 
 def _report_no_gradient(
     program: Program, reader: RecipeReader, result: Span, found: Diagnostics
 ) -> None:
-    labels = []
-    message = "the loss does not depend on `logp`, so there is nothing to train"
-    advice = "`logp`, or `ratio`, is what the weights change"
-    if "logp" in program.inputs:
-        message = "no gradient reaches `logp`: the loss would train nothing"
-        advice = "`stop(…)`, conditions and a factor of 0 pass none; leave one `logp` outside of "
-        advice += "them"
+    labels, name, what = list[Label](), "logp", "`logp`, or `ratio`, is"
+    if program.kind == "preference":
+        name, what = "logp" if program.shape == "reply" else "chosen", "the replies' logprobs are"
+    message = f"the loss does not depend on `{name}`, so there is nothing to train"
+    advice = f"{what} what the weights change"
+    if trained(program):
+        message = f"no gradient reaches `{name}`: the loss would train nothing"
+        advice = _CUT.format(name)
         cuts = [n for n, node in enumerate(program.nodes) if node.op == "stop"]
         labels = [Label(reader.span_of(n, result), "cut here") for n in cuts[:1]]
     found.error("RL0644", result, message, advice, *labels)
@@ -308,24 +354,37 @@ def _text(span: Span) -> str:
     return " ".join(span.text.split())
 
 
-# The fields that a loss can end with, and what each is.
-_RESULTS: Mapping[str, Shape] = {"token": "token", "sequence": "sequence"}
+# The fields that a loss can end with, each called as the shape that it has.
+_RESULTS: Mapping[Kind, tuple[Shape, Shape]] = {
+    "loss": ("token", "sequence"),
+    "preference": ("pair", "reply"),
+}
+_ENDS: Mapping[Kind, str] = {
+    "loss": "`token = …`, a loss for each token, or `sequence = …`, one for all",
+    "preference": "`pair = …`, a loss for each pair of replies, or `reply = …`, one for each "
+    "labelled reply",
+}
 _SAID: Mapping[Shape, str] = {
     "number": "the same number everywhere",
     "sequence": "one value for each sequence",
     "token": "one value for each token",
+    "pair": "one value for each pair",
+    "chosen_token": "one value for each token of the better reply",
+    "rejected_token": "one value for each token of the worse reply",
+    "reply": "one value for each reply",
+    "reply_token": "one value for each token of the reply",
 }
 
 
 def own_loss(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
     """Return the loss of a block, or None after a report."""
-    found = evaluator.found
-    reader = RecipeReader(evaluator, "loss", block=decl.span)
+    found, kind = evaluator.found, EXPRESSION_KINDS[decl.kind.id]
+    reader = RecipeReader(evaluator, kind, block=decl.span)
     fields = _parts(decl, evaluator)
     if (result := _result(decl, evaluator)) is None:
         return None
     # What an amendment adds stands behind the result, and may be a part of it.
-    parts = [field for field in fields if field.name.id not in _RESULTS]
+    parts = [field for field in fields if field.name.id not in _RESULTS[kind]]
     reader.later = {field.name.id: field.name.span for field in parts}
     for field in parts:
         name = reader.defining = field.name.id
@@ -343,7 +402,9 @@ def own_loss(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
     report_findings(program, reader, result.value.span, found)
     place = decl.name.span
     called: Any = Value("string", decl.name.id, place, place)
-    made: Any = Value("loss", program, result.value.span, result.value.span)
+    made: Any = Value(decl.kind.id, program, result.value.span, result.value.span)
+    if kind == "preference":
+        return Value(decl.kind.id, PreferenceLossPlan(called, {}, made), place, place)
     mean: Any = Value("bool", False, place, f"definition of {decl.name.id}")
     return Value("loss", LossPlan(called, {}, made, mean), place, place)
 
@@ -352,7 +413,8 @@ def _parts(decl: BlockDecl, evaluator: EvaluatorLike) -> list[Field]:
     known: dict[str, Field] = {}
     for field in decl.fields:
         name = field.name.id
-        meant = INPUTS["loss"].get(name) or functions_of("loss").get(name)
+        kind = EXPRESSION_KINDS[decl.kind.id]
+        meant = INPUTS[kind].get(name) or functions_of(kind).get(name)
         if (first := known.setdefault(name, field)) is not field:
             label = Label(first.name.span, "first given here")
             message = f"the field `{name}` is given twice"
@@ -367,13 +429,15 @@ def _parts(decl: BlockDecl, evaluator: EvaluatorLike) -> list[Field]:
 
 def _result(decl: BlockDecl, evaluator: EvaluatorLike) -> Field | None:
     """Return the field that says what is minimised, or None after a report."""
-    results = [field for field in decl.fields if field.name.id in _RESULTS]
-    if not results and not decl.unread & set(_RESULTS):
-        advice = "end with `token = …`, a loss for each token, or `sequence = …`, one for all"
+    kind = EXPRESSION_KINDS[decl.kind.id]
+    known = list[str](_RESULTS[kind])
+    results = [field for field in decl.fields if field.name.id in known]
+    if not results and not decl.unread & set(known):
+        advice = f"end with {_ENDS[kind]}"
         last = decl.fields[-1].name if decl.fields else None
-        fix = rename(last.span, last.id, list(_RESULTS)) if last else None
+        fix = rename(last.span, last.id, known) if last else None
         if last and fix:
-            advice = known_values(list(_RESULTS), last.id)
+            advice = known_values(known, last.id)
         message = f"nothing says what the loss `{decl.name.id}` is"
         evaluator.found.error("RL0647", decl.name.span, message, advice, fix=fix)
     if not results:
@@ -382,7 +446,8 @@ def _result(decl: BlockDecl, evaluator: EvaluatorLike) -> Field | None:
     for other in others:
         if other.name.id != first.name.id:  # the same one twice is reported as such
             label = Label(first.name.span, f"and here a `{first.name.id}` loss")
-            message = f"`{decl.name.id}` is both a loss of each token and one of each sequence"
+            one, other_one = known
+            message = f"`{decl.name.id}` is both a loss of each {one} and one of each {other_one}"
             evaluator.found.error("RL0647", other.name.span, message, "keep one of them", label)
             return None
     return first
@@ -391,11 +456,12 @@ def _result(decl: BlockDecl, evaluator: EvaluatorLike) -> Field | None:
 def _program(result: Field, output: int, reader: RecipeReader) -> Program | None:
     builder, kind = reader.builder, result.name.id
     span, shape = result.value.span, builder.shape(output)
-    if not builder.is_condition(output) and shape not in ("number", _RESULTS[kind]):
-        message = f"`{kind}` is {_SAID[_RESULTS[kind]]}, and this is {_SAID[shape]}"
+    if not builder.is_condition(output) and shape not in ("number", kind):
+        wanted = next(one for one in _RESULTS[reader.kind] if one == kind)
+        message = f"`{kind}` is {_SAID[wanted]}, and this is {_SAID[shape]}"
         advice, fix = "`mean(…)` or `sum(…)` makes one value of those of the tokens", None
-        if kind == "token":
-            advice, fix = "write `sequence = …`", rename(result.name.span, kind, ["sequence"])
+        if shape in _RESULTS[reader.kind] and kind != "sequence":
+            advice, fix = f"write `{shape} = …`", rename(result.name.span, kind, [shape])
         reader.found.error("RL0643", span, message, advice, fix=fix)
         return None
     try:
@@ -418,19 +484,21 @@ def _report_unused(parts: list[Field], result: Field, reader: RecipeReader) -> N
             reader.found.warning("RL0645", field.name.span, message, "use it, or remove it")
 
 
-def as_served(loss: Value, stage: Mapping[str, Value]) -> Value:
-    """Return a recipe's own loss as the service's of the same formula, if there is one. ``stage``
-    has the other parts of its stage."""
+def as_known(loss: Value, stage: Mapping[str, Value]) -> Value:
+    """Return a recipe's own loss as the one of the same formula that the service or rlc has, if
+    there is one. ``stage`` has the other parts of its stage."""
     program = unwrap(loss.data.program)
     if program is None:
         return loss
-    known = known_loss(program)
+    known = known_preference(program) if program.kind == "preference" else known_loss(program)
     if known is None or (known.one_advantage and not _has_one_advantage(stage)):
         return loss
     own = loss.data.name
     origin = f"`{own.data}`, {said(own.origin)}{RECOGNISED}"
     name: Any = evolve(own, data=known.name, origin=origin)
     config: Any = {k: Value("float", v, own.span, origin) for k, v in known.config.items()}
+    if program.kind == "preference":
+        return evolve(loss, data=PreferenceLossPlan(name, config))
     none: Any = Value("loss", None, own.span, f"definition of {known.name}")
     mean: Any = Value("bool", known.mean, own.span, origin if known.mean else none.origin)
     return evolve(loss, data=LossPlan(name, config, none, mean))

@@ -224,7 +224,9 @@ def _likely_kind(kind: Name) -> tuple[list[str], Fix | None]:
 
 
 def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
-    made = isinstance(decl, ValueDecl) and isinstance(decl.value, Amend | Call)
+    made = isinstance(decl, ValueDecl) and isinstance(
+        decl.value, (Amend, Call, Name) if known.open else (Amend, Call)
+    )
     other = known.is_block != isinstance(decl, BlockDecl) and not (known.is_block and made)
     if known.form is not None or other:
         return f"`{known.kind}` is not declared like this"
@@ -238,6 +240,8 @@ def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
 def is_made(decl: BlockDecl | ValueDecl) -> TypeGuard[ValueDecl]:
     """Return whether a declaration is written as a value, and stands for a block."""
     if isinstance(decl, BlockDecl) or not DECLARATIONS[decl.kind.id].is_block:
+        return False
+    if isinstance(decl.value, Name):  # another name of a value
         return False
     func = decl.value.func if isinstance(decl.value, Call) else None
     return not (isinstance(func, Name) and find_builtin(decl.kind.id, func.id))

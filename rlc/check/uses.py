@@ -11,7 +11,16 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeVar
 
-from rlc.catalog import DECLARATIONS, KINDS, REQUIRED, WORDS, Param, find_anywhere, how_to_make
+from rlc.catalog import (
+    DECLARATIONS,
+    EXPRESSION_KINDS,
+    KINDS,
+    REQUIRED,
+    WORDS,
+    Param,
+    find_anywhere,
+    how_to_make,
+)
 from rlc.check.amendments import Amendment, filled, marked, names_in, names_of, nodes_in
 from rlc.check.bind import Owner, bind
 from rlc.check.scalars import NUMBERS, WORD, typed
@@ -427,7 +436,8 @@ def _read_as_words(decl: NamedDecl) -> Iterator[Name]:
             if any(param.type == "expression" for param in params):
                 yield from (name for name in names_in(node) if name.id in INPUTS["reward"])
         if isinstance(node, BlockDecl) and _has_parts(decl.kind.id):
-            yield from (name for name in names_in(node) if name.id in INPUTS["loss"])
+            inputs = INPUTS[EXPRESSION_KINDS[decl.kind.id]]
+            yield from (name for name in names_in(node) if name.id in inputs)
         for param, value in pairs:
             if isinstance(value, Name) and value.id in param.all_choices():
                 yield value

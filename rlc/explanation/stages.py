@@ -28,6 +28,7 @@ from rlc.plan import (
     ModelState,
     PolicyGradient,
     PreferenceLoss,
+    PreferenceLossPlan,
     Rollouts,
     Samples,
     StagePlan,
@@ -112,7 +113,10 @@ _FORMULAS: Table[Callable[[Any], dict[str, list[str]]]] = Table(
         PolicyGradient: _policy_gradient_formulas,
         Likelihood: lambda stage: {"loss": list(_likelihood(stage))},
         PreferenceLoss: lambda stage: {
-            "loss": list(_formula("preference_loss", stage.objective.loss.name))
+            "loss": [
+                *_preference_formula(stage.objective.loss),
+                *_preference_derivatives(stage.objective.loss),
+            ]
         },
         Evaluation: _evaluation_formulas,
     }
@@ -125,7 +129,7 @@ def _likelihood(stage: Training) -> tuple[str, ...]:
     own = find_builtin("data", data.word)
     learns_shares = data.soft_targets is not None or not hasattr(data, "top_k")
     usual = ("L = − Σ_t log p_t", "t: the tokens of the replies")
-    return own.formula if own and own.formula and learns_shares else usual
+    return own.formulas() if own and own.formula and learns_shares else usual
 
 
 def _builtin(kind: str, name: str) -> Builtin:
@@ -137,7 +141,7 @@ def _builtin(kind: str, name: str) -> Builtin:
 
 def _formula(kind: str, name: str) -> tuple[str, ...]:
     builtin = _builtin(kind, name)
-    return builtin.formula or (builtin.doc,)
+    return builtin.formulas() or (builtin.doc,)
 
 
 def _advantage(objective: PolicyGradient, paint: Paint) -> Lines:
@@ -198,18 +202,36 @@ def _loss(stage: Training, paint: Paint) -> Lines:
 def _preference_loss(stage: Training, paint: Paint) -> Lines:
     objective = stage.of(PreferenceLoss)
     loss = objective.loss
-    yield from _formula("preference_loss", loss.name)
-    yield paint.dim(_builtin("preference_loss", loss.name).doc)
+    for line in (*_preference_formula(loss), *_preference_derivatives(loss)):
+        yield from wrapped(line, hang=2)
+    if loss.program is None:
+        yield paint.dim(_builtin("preference_loss", loss.name).doc)
     for name, value in loss.config.items():
         yield f"{name} = {show(value, 'float')}"
-    traits = preference_traits(loss.name)
+    traits = preference_traits(loss)
     yield paint.dim("the mean over a step's " + ("replies" if traits.labelled else "pairs"))
     if objective.reference is not None:
         asked, after = objective.reference.model, objective.reference.after
         whose = f"{after}, as it ends" if after else f"{asked.name} ({asked.base}), as it is"
         yield f"p_ref: {whose}; each reply is read once, and kept in the run folder"
-    yield paint.dim("dL/dlog p of a token is a weight for its reply, so the gradient is that of a")
-    yield paint.dim("weighted log-likelihood, after a forward pass that the weights follow from")
+    yield paint.dim("the gradient is that of a log-likelihood whose tokens are weighted by the")
+    yield paint.dim("derivative, after a forward pass that the weights follow from")
+
+
+def _preference_formula(loss: PreferenceLossPlan) -> tuple[str, ...]:
+    """Return the formula of a preference loss, with what its symbols are."""
+    if loss.program is None:
+        return _formula("preference_loss", loss.name)
+    from rlc.algo import preference_lines
+
+    return preference_lines(loss.program)
+
+
+def _preference_derivatives(loss: PreferenceLossPlan) -> tuple[str, ...]:
+    """Return the derivatives of a preference loss by the logprobs that it reads."""
+    from rlc.algo import preference_candidates, preference_derivatives
+
+    return preference_derivatives(loss.program or preference_candidates()[loss.name])
 
 
 def _of_own_loss(loss: LossPlan, program: Program, service: str) -> Iterator[str]:
@@ -253,7 +275,7 @@ def _metrics(stage: Evaluation, paint: Paint) -> Lines:
     for metric in stage.metrics:
         builtin = _builtin("metric", metric.name)
         name = metric.name if metric.k is None else f"{metric.name}({metric.k})"
-        yield f"{name}: {' '.join(builtin.formula) or builtin.doc}"
+        yield f"{name}: {' '.join(builtin.formulas()) or builtin.doc}"
         if builtin.formula:
             yield paint.dim(f"  {builtin.doc}")
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Set
 
 from rlc.algo.expressions.behaviour import derivative
+from rlc.algo.expressions.inputs import OF_TOKENS
 from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
 from rlc.algo.expressions.vocabulary import INPUTS, RATIO, input_of, shapes
 from rlc.records import evolve
@@ -30,7 +31,7 @@ def formula(program: Program) -> tuple[str, ...]:
     text, level = writer.text(program.output, whole=True)
     if program.kind == "reward":
         result = f"reward = {text}"
-    elif program.shape == "sequence":
+    elif program.shape != "token":
         result = f"L = {text}"
     elif (node := program.nodes[program.output]).op == "neg":
         result = f"L = − Σ_t {writer.enclosed(node.args[0], _QUOTIENT)}"
@@ -39,17 +40,18 @@ def formula(program: Program) -> tuple[str, ...]:
     return (*writer.parts(), result)
 
 
-def derivative_formula(program: Program) -> tuple[str, ...]:
-    """Return ``∂L/∂log p_t = …``, after the large parts of it that :func:`formula` does not have.
+def derivative_formula(program: Program, by: str = "logp") -> tuple[str, ...]:
+    """Return ``∂L/∂log p_t = …``, or that ``by`` another input of a preference loss, after the
+    large parts of it that :func:`formula` does not have.
 
     It holds except at boundaries, where two sides of a ``min`` or ``max`` are equal.
     """
     named = _named(program)
     known = {node.name for node in named.nodes if node.op != INPUT}
-    slope = _named(derivative(named, ties=False), "v")
+    slope = _named(derivative(named, ties=False, by=by), "v")
     writer = _Writer(slope)
     result = writer.text(slope.output, whole=True)[0]
-    return (*writer.parts(known), f"∂L/∂{INPUTS['loss']['logp'].symbol} = {result}")
+    return (*writer.parts(known), f"∂L/∂{INPUTS[program.kind][by].symbol} = {result}")
 
 
 def number(value: float) -> str:
@@ -110,7 +112,7 @@ class _Writer:
             symbol = input_of(self.program.kind, node.name or "").symbol
             return symbol, _WORDS if " " in symbol else _ATOM
         if node.name is not None and not whole:
-            return node.name + ("_t" if self.shapes[position] == "token" else ""), _ATOM
+            return node.name + ("_t" if self.shapes[position] in OF_TOKENS else ""), _ATOM
         return self.operation(node)
 
     def operation(self, node: OperationNode) -> tuple[str, int]:
