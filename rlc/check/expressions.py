@@ -227,7 +227,10 @@ _TOO_LARGE: Mapping[Kind, str] = {
     "preference": "it, or its gradient, is infinite where replies are as likely as before, or near",
 }
 _CUT = "`stop(…)`, conditions and a factor of 0 pass none; leave one `{}` outside of them"
-_LABELLED = ("good replies", "bad ones")
+_SIDES: Mapping[Shape, tuple[str, str]] = {
+    "pair": ("better replies", "worse replies"),
+    "reply": ("good replies", "bad replies"),
+}
 _BETTER = ("chosen", "chosen_token", "chosen_nll", "chat_nll")
 _RULED_OUT = "`where(condition, …, …)` rules them out; `clip`, `max` and `abs` bound what is there"
 
@@ -290,7 +293,7 @@ def _report_direction(program: Program, result: Span, found: Diagnostics) -> Non
 
 def _report_preferences(program: Program, result: Span, found: Diagnostics) -> None:
     """Report a preference loss that moves replies the wrong way, or learns nothing of some."""
-    better, worse = ("better replies", "worse ones") if program.shape == "pair" else _LABELLED
+    better, worse = _SIDES[program.shape]
     moved = direction(program)
     if program.shape == "reply" and "good" not in program.inputs:
         message = "the loss does not depend on `good`: labels have no effect on training"
@@ -497,9 +500,9 @@ def as_known(loss: Value, stage: Mapping[str, Value]) -> Value:
     origin = f"`{own.data}`, {said(own.origin)}{RECOGNISED}"
     name: Any = evolve(own, data=known.name, origin=origin)
     config: Any = {k: Value("float", v, own.span, origin) for k, v in known.config.items()}
-    if program.kind == "preference":
-        return evolve(loss, data=PreferenceLossPlan(name, config))
     none: Any = Value("loss", None, own.span, f"definition of {known.name}")
+    if program.kind == "preference":
+        return evolve(loss, data=PreferenceLossPlan(name, config, none))
     mean: Any = Value("bool", known.mean, own.span, origin if known.mean else none.origin)
     return evolve(loss, data=LossPlan(name, config, none, mean))
 

@@ -61,6 +61,7 @@ _SHAPES: dict[Shape, str] = {
     "reply_token": "one value a token of the reply",
 }
 _INSTEAD = {"mean": "it is its own mean", "sum": "multiply it by the number of tokens"}
+_COMPARED: Mapping[Kind, str] = {"preference": "chosen > rejected"}
 _APART = "`sum(…)` or `mean(…)` makes one value of those of the tokens of a reply"
 _MEMBERS: tuple[Shape, ...] = ("episode", "turn", "component", "turn_component")
 # The shapes of what is taken over turns, and of the first argument of some operations.
@@ -278,7 +279,9 @@ class Builder:
             shown = " and ".join(dict.fromkeys(_SHAPES[self._shapes[arg]] for arg in args))
             expected = "values that belong together"
             message = f"`{operation.usage}` takes {expected}, and these are {shown}"
-            raise ExpressionError(message, op, None, expected, shown, _APART)
+            of_pairs = {OF_TOKENS.get(self._shapes[arg], self._shapes[arg]) for arg in args}
+            hint = _APART if "reply" not in of_pairs else "a loss is of pairs, or of labelled replies"
+            raise ExpressionError(message, op, None, expected, shown, hint)
         if op == "clip" and (low := self.value(args[1])) is not None:
             high = self.value(args[2])
             if high is not None and low > high:
@@ -328,7 +331,7 @@ class Builder:
             position,
             "a condition",
             "a value",
-            "compare it with something, such as `adv > 0`",
+            f"compare it with something, such as `{_COMPARED.get(self._kind, 'adv > 0')}`",
         )
 
     def _simplified(self, op: str, args: tuple[int, ...]) -> int | None:
