@@ -308,7 +308,7 @@ class Evaluator:
             return None
         if name.id not in self.values and not self.may_use(decl, name):
             return None
-        whole = self.block(decl, name) if is_made(decl) else decl
+        whole = self.block(decl, name) if is_made(decl, self.scope.templates) else decl
         return None if whole is None else self.declared(whole)
 
     def may_use(self, decl: NamedDecl, name: Name) -> bool:

@@ -98,7 +98,7 @@ class Uses:
             self._report_nameless(call, decl.kind.id)
         elif evaluator.may_use(decl, name) and (made := self.copy(call)) is not None:
             with evaluator.inside(name.id), self.labelled(decl, call):
-                whole = self.block(made) if is_made(made) else made
+                whole = self.block(made) if is_made(made, evaluator.scope.templates) else made
                 return None if whole is None else evaluator.made(whole)
         return None
 
@@ -299,7 +299,7 @@ class Uses:
         def stands_for(name: Name) -> Expr | None:
             """Return the expression of a declared value; None if the plan has it by its name."""
             decl = scope.decls.get(name.id)
-            if not isinstance(decl, ValueDecl) or DECLARATIONS[decl.kind.id].is_block:
+            if not isinstance(decl, ValueDecl) or is_made(decl, scope.templates):
                 return None
             if decl.kind.id not in KINDS or KINDS[decl.kind.id].named:
                 return None

@@ -280,7 +280,9 @@ class Builder:
             expected = "values that belong together"
             message = f"`{operation.usage}` takes {expected}, and these are {shown}"
             of_pairs = {OF_TOKENS.get(self._shapes[arg], self._shapes[arg]) for arg in args}
-            hint = _APART if "reply" not in of_pairs else "a loss is of pairs, or of labelled replies"
+            hint = (
+                _APART if "reply" not in of_pairs else "a loss is of pairs, or of labelled replies"
+            )
             raise ExpressionError(message, op, None, expected, shown, hint)
         if op == "clip" and (low := self.value(args[1])) is not None:
             high = self.value(args[2])

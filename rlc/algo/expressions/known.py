@@ -8,9 +8,9 @@ of 0 and ratios of exactly 1: value and gradient have to agree to 12 digits ever
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from itertools import islice, pairwise, product, repeat
+from itertools import islice, pairwise, product
 from random import Random
 from typing import Any
 
@@ -88,17 +88,13 @@ def known_preference(program: Program, candidates: Mapping[str, Program]) -> Kno
             continue
         other, made = _PreferenceValues(candidate), list[float]()
         for value in numbers:
-            made += [value, 1 - value, _halved(value)]
+            made += [value, 1 - value, *((1 / value, 0.5 / value) if value else ())]
         values = [x for x in dict.fromkeys([*numbers, 0.0, 1.0, *made]) if x >= 0]
         for pick in islice(product(values, repeat=len(settings)), _MOST_PREFERENCES):
             config = dict(zip(settings, pick, strict=True))
             if all(own.agrees(other, batch, config) for batch in (few, many)):
                 return KnownLoss(name, config)
     return None
-
-
-def _halved(x: float) -> float:
-    return 1 / (2 * x) if x else 0.0
 
 
 class _PreferenceValues:
@@ -110,17 +106,17 @@ class _PreferenceValues:
 
     def agrees(self, other: _PreferenceValues, batch: _Inputs, config: Mapping[str, float]) -> bool:
         """Return whether another loss with some settings has the same."""
-        return all(
-            all(_close(a, b) for a, b in zip(_listed(one), _listed(two), strict=False))
-            for one, two in (
-                (mine(batch), its({**batch, **config}))
-                for mine, its in zip(self._of, other._of, strict=True)
-            )
-        )
+        values = {**batch, **config}
+        for mine, its in zip(self._of, other._of, strict=True):
+            pairs = zip(_column(mine(batch), batch), _column(its(values), batch), strict=True)
+            if not all(math.isfinite(b) and _close(a, b) for a, b in pairs):
+                return False
+        return True
 
 
-def _listed(value: Any) -> Iterable[float]:
-    return value if isinstance(value, list) else repeat(value)
+def _column(value: Any, batch: _Inputs) -> list[float]:
+    """Return a value of each pair or reply."""
+    return value if isinstance(value, list) else [value] * len(batch["good"])
 
 
 def _preferences(numbers: Sequence[float], count: int) -> dict[str, list[float]]:

@@ -5,7 +5,7 @@
 
 # direct preference optimisation (arXiv 2305.18290; smoothing as in cDPO)
 preference_loss dpo(beta = 0.1, label_smoothing = 0.0) {
-  margin = beta * ((chosen - chosen_ref) - (rejected - rejected_ref))
+  margin = beta * (chosen - chosen_ref - (rejected - rejected_ref))
   pair   = (1 - label_smoothing) * softplus(-margin) + label_smoothing * softplus(margin)
 }
 
@@ -37,7 +37,7 @@ preference_loss orpo(beta = 0.1) {
   # At a logprob of 0 the odds would be infinite: near it they stay, and their gradient does not end.
   better   = likely + stop(min(likely, -1e-6) - likely)
   worse    = unlikely + stop(min(unlikely, -1e-6) - unlikely)
-  ratio    = (better - log(-expm1(better))) - (worse - log(-expm1(worse)))
+  ratio    = better - log(-expm1(better)) - (worse - log(-expm1(worse)))
   pair     = beta * softplus(-ratio) + chat_nll
 }
 
