@@ -55,7 +55,7 @@ else:
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         losses: LOSSES builtin_loss_and_grad
         preferences: preference_candidates preference_derivatives preference_formula
-            preference_lines preference_program preference_text
+            preference_lines preference_program
         rewards: outweighing pass_at_k reduce_rewards reward_shape
         schedules: learning_rate
         scheme: AdvantageScheme AdvantageStep Baseline Clip Returns RunningBaseline Scale Scope

@@ -7,19 +7,21 @@ such as ``verl.advantages.rl``, holds the builtins of that library, ``verl.grpo`
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from functools import cache, cached_property
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlc.algo.expressions.program import ExpressionError, Kind, Program
-from rlc.algo.expressions.reader import ExpressionReader
-from rlc.lang import BlockDecl, Source
 from rlc.records import frozen
 
-FOLDER = Path(__file__).parent / "formulas"
+if TYPE_CHECKING:
+    from rlc.algo.expressions.reader import ExpressionReader
+    from rlc.lang import BlockDecl
+
+FOLDER = os.path.join(os.path.dirname(__file__), "formulas")
 _DECLARATION = re.compile(
     r"^((?:#[^\n]*\n)*)(\w+) (\w+)([^\n]*\{\n.*?^\})$", re.MULTILINE | re.DOTALL
 )
@@ -39,6 +41,7 @@ class FormulaText:
     @cached_property
     def decl(self) -> BlockDecl:
         """The declaration in the text."""
+        from rlc.lang import BlockDecl, Source
         from rlc.lang.syntax import parse
 
         recipe, found = parse(Source(self.name, self.text))
@@ -64,6 +67,8 @@ class FormulaText:
         """Return a reader that has read the formula, its parameters as ``given``: numbers, words
         and truth values; None: numbers that are read like inputs. Raise ExpressionError if it
         cannot be read with these."""
+        from rlc.algo.expressions.reader import ExpressionReader
+
         reader = ExpressionReader(kind, self.defaults if given is None else (), given)
         for field in self.decl.fields:
             try:
@@ -77,9 +82,12 @@ class FormulaText:
 def formula_texts(kind: str) -> Mapping[str, FormulaText]:
     """Return the formulas of a kind of declarations, by name, in the order of their files."""
     found: dict[str, FormulaText] = {}
-    for path in sorted(FOLDER.glob("*.rl"), key=lambda path: (path.name.count("."), path.name)):
-        library = f"{path.name.split('.')[0]}." if path.name.count(".") > 1 else ""
-        for comment, word, name, rest in _DECLARATION.findall(path.read_text(encoding="utf-8")):
+    files = (name for name in os.listdir(FOLDER) if name.endswith(".rl"))
+    for file in sorted(files, key=lambda file: (file.count("."), file)):
+        library = f"{file.split('.')[0]}." if file.count(".") > 1 else ""
+        with open(os.path.join(FOLDER, file), encoding="utf-8") as opened:
+            text = opened.read()
+        for comment, word, name, rest in _DECLARATION.findall(text):
             if word == kind:
                 doc = " ".join(line.removeprefix("#").strip() for line in comment.splitlines())
                 found[library + name] = FormulaText(

@@ -227,10 +227,6 @@ _TOO_LARGE: Mapping[Kind, str] = {
     "preference": "it, or its gradient, is infinite where replies are as likely as before, or near",
 }
 _CUT = "`stop(…)`, conditions and a factor of 0 pass none; leave one `{}` outside of them"
-_SIDES: Mapping[Shape, tuple[str, str]] = {
-    "pair": ("better replies", "worse replies"),
-    "reply": ("good replies", "bad replies"),
-}
 _BETTER = ("chosen", "chosen_token", "chosen_nll", "chat_nll")
 _RULED_OUT = "`where(condition, …, …)` rules them out; `clip`, `max` and `abs` bound what is there"
 
@@ -293,7 +289,7 @@ def _report_direction(program: Program, result: Span, found: Diagnostics) -> Non
 
 def _report_preferences(program: Program, result: Span, found: Diagnostics) -> None:
     """Report a preference loss that moves replies the wrong way, or learns nothing of some."""
-    better, worse = _SIDES[program.shape]
+    better, worse = ("better", "worse") if program.shape == "pair" else ("good", "bad")
     moved = direction(program)
     if program.shape == "reply" and "good" not in program.inputs:
         message = "the loss does not depend on `good`: labels have no effect on training"
@@ -303,14 +299,14 @@ def _report_preferences(program: Program, result: Span, found: Diagnostics) -> N
         message = "no gradient reaches replies that are near the reference: nothing is learnt"
         found.error("RL0644", result, message, "leave room around a margin of 0, or near it")
     elif moved.lowers_good:
-        message = f"this loss makes {better} less likely beside {worse}"
+        message = f"this loss makes {better} replies less likely beside {worse} replies"
         advice = "a loss is lowered, so what is wanted has a minus: `softplus(-margin)`"
         found.error("RL0660", result, message, advice)
     elif moved.raises_bad:
-        message = f"this loss makes {worse} more likely, as {better}"
+        message = f"this loss makes {worse} replies more likely, as {better} replies"
         found.warning("RL0661", result, message, "a margin has a minus before the worse reply")
-    reached = {name for name in trained(program) if differentiable(program, name)[program.output]}
-    if program.shape == "pair" and reached.isdisjoint(_BETTER):
+    reached = (name for name in _BETTER if differentiable(program, name)[program.output])
+    if program.shape == "pair" and not any(reached):
         message = "no gradient reaches `chosen`: nothing is learnt of the better replies"
         if set(program.inputs).isdisjoint(_BETTER):
             found.warning("RL0655", result, message, "compare with `chosen`, or raise it")

@@ -6,10 +6,9 @@ Losses over preferences are texts, in ``rlc/algo/formulas/preferences.rl``, whic
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from rlc.algo import AdvantageScheme, Clip, Returns, preference_formula, preference_text
+from rlc.algo import AdvantageScheme, Clip, Returns, formula_texts
 from rlc.catalog.builtins.losses import KL_DISCOUNT
 from rlc.catalog.builtins.sources import (
     ARGS,
@@ -123,12 +122,17 @@ _PROMPT = _column("prompt", "the prompt, text or messages", "`prompt`, `question
 def _loss(name: str, *params: Param, beta: tuple[float, float] = _USUAL, **more: str) -> Builtin:
     """Return a loss over preferences, whose text in ``rlc/algo/formulas`` says all but what its
     parameters are; ``beta`` is the usual range of that."""
-    text = preference_text(name)
+    text = formula_texts("preference_loss")[name]
 
     def build(args: Args) -> PreferenceLossPlan:
         return PreferenceLossPlan(name, dict(args.values))
 
-    own = {"formula": partial(preference_formula, name), "traits": beta, **more}
+    def formula() -> tuple[str, ...]:
+        from rlc.algo import preference_formula
+
+        return preference_formula(name)
+
+    own = {"formula": formula, "traits": beta, **more}
     given = {param.name: param for param in params}
     filled = [evolve(given[key], default=value) for key, value in text.defaults.items()]
     return builtin(name, "preference_loss", text.doc, build, *filled, **own)

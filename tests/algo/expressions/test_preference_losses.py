@@ -177,7 +177,7 @@ def test_what_is_not_finite_is_refused_with_its_place() -> None:
 def test_those_of_rlc_teach_what_is_better_and_are_recognised(name: str) -> None:
     loss = preference_program(name, {})
     moves = direction(loss)
-    assert not (moves.lowers_good or moves.raises_bad or moves.still)
+    assert (moves.lowers_good, moves.raises_bad, moves.still) == (False, False, False)
     found = known_preference(loss)
     assert found is not None
     assert found.name == name
