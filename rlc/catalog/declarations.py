@@ -268,14 +268,6 @@ DECLARATIONS = {
             example="token = -clip(ratio, 0, 5) * adv",
         ),
         Declaration(
-            "preference_loss",
-            "a loss over preferences of one's own: named parts, then `pair` or `reply`",
-            PREFERENCE_LOSS_FIELDS,
-            open=True,
-            example="margin = chosen - chosen_ref - (rejected - rejected_ref)\n"
-            "pair = softplus(-0.1 * margin)",
-        ),
-        Declaration(
             "sft",
             "a stage of supervised training",
             SFT_FIELDS,
@@ -334,6 +326,14 @@ DECLARATIONS = {
             "what is checked before the run, or after it",
             aliases="assert require ensure check",
             form="expect main.cost.high < $20",
+        ),
+        Declaration(
+            "preference_loss",
+            "a loss over preferences of one's own: named parts, then `pair` or `reply`",
+            PREFERENCE_LOSS_FIELDS,
+            open=True,
+            example="margin = chosen - chosen_ref - (rejected - rejected_ref)\n"
+            "pair = softplus(-0.1 * margin)",
         ),
     )
 }

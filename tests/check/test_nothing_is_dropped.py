@@ -15,6 +15,7 @@ from rlc.catalog.declarations import (
     LOSS_FIELDS,
     MODEL_FIELDS,
     PREFERENCE_FIELDS,
+    PREFERENCE_LOSS_FIELDS,
     SFT_FIELDS,
     SWEEP_FIELDS,
     TRAIN_FIELDS,
@@ -253,6 +254,7 @@ def field_cases() -> Iterator[tuple[str, Param]]:
         ("eval", EVAL_FIELDS),
         ("sweep", SWEEP_FIELDS),
         ("loss", LOSS_FIELDS),
+        ("preference_loss", PREFERENCE_LOSS_FIELDS),
     ):
         for param in fields:
             yield kind, param
@@ -293,6 +295,12 @@ def test_every_field_counts(kind: str, param: Param) -> None:
                 result = product if param.name == "token" else f"mean({product})"
                 own = block("loss", "own", {param.name: f"-{result}"})
                 return recipe(train=TRAIN | {"loss": "own"}) + own
+            case "preference_loss":
+                replies = {"pair": "rejected - chosen", "reply": "where(good, -logp, logp)"}
+                factor = {"ratio": 1, "logp": 2}[value]
+                own = block(kind, "own", {param.name: f"{factor} * ({replies[param.name]})"})
+                data = {"reply": {"data": 'labelled("hub:some/rated")'}}.get(param.name, {})
+                return recipe(preference=PREFERENCE | data | {"loss": "own"}) + own
         return recipe(evaluate=EVAL | field)
 
     first, second = values_of(param)

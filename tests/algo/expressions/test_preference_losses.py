@@ -210,7 +210,8 @@ def test_a_loss_of_rlc_is_recognised_however_it_is_written(text: str) -> None:
     found = known_preference(preference(text))
     assert found is not None
     name, config = WRITTEN[text]
-    assert (found.name, found.config) == (name, pytest.approx(config))
+    assert found.name == name
+    assert found.config == pytest.approx(config)
 
 
 @pytest.mark.parametrize(
