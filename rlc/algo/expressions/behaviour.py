@@ -433,7 +433,7 @@ def _direction_of_preferences(program: Program) -> Direction:
         for name, slope in slopes.items():
             found = evaluate(slope, example)
             side, _, what = name.partition("_")
-            if what == "nll" or side == "chat":
+            if what == "nll":
                 sides["chosen"] -= found
             elif isinstance(found, list):
                 sides[side] += sum(found)
@@ -490,8 +490,8 @@ def _preferences() -> list[dict[str, Any]]:
     """Return the inputs of pairs and labelled replies near the reference, each with all of them."""
     found = []
     for drift in (-0.02, 0.02):
-        for good, replies in enumerate(([-0.4, -0.9, -1.5], [-1.1, -2.0]), 0):
-            others = [-0.7, -1.3] if good else [-0.5, -0.6, -0.8]
+        for good, replies in enumerate(([-0.4, -0.9, -1.5], [-1.1, -2.0])):
+            others = [-1.9, -2.3] if good else [-0.5, -0.6, -0.8]
             example: dict[str, Any] = {"good": float(good), "chosen_nll": 0.9, "chat_nll": 1.1}
             for name, tokens, moved in (
                 ("chosen", replies, drift),

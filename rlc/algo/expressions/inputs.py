@@ -109,11 +109,11 @@ def _of_side(name: str, token: Shape, which: str, mark: str) -> tuple[Input, ...
     of, token_of = f"of the {which} reply", f"of each token of the {which} reply"
     return (
         _logprob(name, "pair", f"the logprob {of}, summed over its tokens", f"log p{mark}"),
-        _logprob(f"{name}_ref", "pair", f"that {of} under the reference", f"log p_ref{mark}"),
+        _logprob(f"{name}_ref", "pair", f"the reference's logprob {of}", f"log p_ref{mark}"),
         Input(f"{name}_length", "pair", f"the number of tokens {of}", f"n{mark}", low=1),
         _logprob(f"{name}_token", token, f"the logprob {token_of}", f"log p{mark}_t"),
         _logprob(
-            f"{name}_ref_token", token, f"that {token_of} under the reference", f"log p_ref{mark}_t"
+            f"{name}_ref_token", token, f"the reference's logprob {token_of}", f"log p_ref{mark}_t"
         ),
     )
 
@@ -128,19 +128,34 @@ OF_REPLIES = table(
         "nll⁺",
         low=0,
     ),
-    Input("chat_nll", "pair", "the same with the tokens of their prompts", "nll_chat⁺", low=0),
+    Input(
+        "chat_nll",
+        "pair",
+        "minus that of all tokens of the batch's better chats, prompts included",
+        "nll_chat⁺",
+        low=0,
+    ),
     _logprob("logp", "reply", "the logprob of the reply, summed over its tokens", "log p"),
-    _logprob("ref", "reply", "that of the reply under the reference", "log p_ref"),
+    _logprob("ref", "reply", "the reference's logprob of the reply", "log p_ref"),
     Input("length", "reply", "the number of tokens of the reply", "n", low=1),
     flag("good", "reply", "1 if the reply is labelled good, 0 if bad"),
-    _logprob("logp_token", "reply_token", "the logprob of each token", "log p_t"),
-    _logprob("ref_token", "reply_token", "that of each token under the reference", "log p_ref,t"),
+    _logprob("logp_token", "reply_token", "the logprob of each token of the reply", "log p_t"),
+    _logprob(
+        "ref_token",
+        "reply_token",
+        "the reference's logprob of each token of the reply",
+        "log p_ref,t",
+    ),
     _logprob(
         "mismatched",
         "reply",
-        "the logprob of a reply to another prompt after this one, without a gradient",
+        "the logprob, without a gradient, of a reply to another prompt after this one",
         "log p*",
     ),
-    _logprob("mismatched_ref", "reply", "that under the reference", "log p_ref*"),
-    Input("mismatched_length", "reply", "the number of its tokens", "n*", low=1),
+    _logprob(
+        "mismatched_ref", "reply", "the reference's logprob of the mismatched reply", "log p_ref*"
+    ),
+    Input(
+        "mismatched_length", "reply", "the number of tokens of the mismatched reply", "n*", low=1
+    ),
 )

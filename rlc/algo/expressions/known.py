@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from itertools import islice, pairwise, product
+from itertools import pairwise, product
 from random import Random
 from typing import Any
 
@@ -90,8 +90,9 @@ def known_preference(program: Program, candidates: Mapping[str, Program]) -> Kno
         for value in numbers:
             made += [value, 1 - value, *((1 / value, 0.5 / value) if value else ())]
         values = [x for x in dict.fromkeys([*numbers, 0.0, 1.0, *made]) if x >= 0]
-        for pick in islice(product(values, repeat=len(settings)), _MOST_PREFERENCES):
-            config = dict(zip(settings, pick, strict=True))
+        picks = sorted(product(range(len(values)), repeat=len(settings)), key=max)
+        for pick in picks[:_MOST_PREFERENCES]:
+            config = {key: values[at] for key, at in zip(settings, pick, strict=True)}
             if all(own.agrees(other, batch, config) for batch in (few, many)):
                 return KnownLoss(name, config)
     return None
