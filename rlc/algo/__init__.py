@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.build import *
     from rlc.algo.expressions.evaluate import *
     from rlc.algo.expressions.formula import *
+    from rlc.algo.expressions.inputs import *
     from rlc.algo.expressions.interpret import *
     from rlc.algo.expressions.known import *
     from rlc.algo.expressions.program import *
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.reader import *
     from rlc.algo.expressions.vocabulary import *
     from rlc.algo.kl import *
-    from rlc.algo.losses import *
+    from rlc.algo.preferences import *
     from rlc.algo.rewards import *
     from rlc.algo.schedules import *
     from rlc.algo.scheme import *
@@ -43,18 +44,20 @@ else:
         errors: AlgorithmError
         expressions.behaviour: degree direction overflows_at ratio_is_bounded unbounded
         expressions.build: validate
-        expressions.evaluate: batch_values changed_share
+        expressions.evaluate: batch_values changed_share preference_loss_and_grad
         expressions.formula: derivative_formula formula
+        expressions.inputs: Input
         expressions.interpret: shaped_reward
-        expressions.known: Candidate KnownLoss known_loss
+        expressions.known: Candidate KnownLoss known_loss known_preference
         expressions.reader: ExpressionReader
         expressions.program: ExpressionError INPUT Kind NUMBER Program Shape
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
-        expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE after_batch
-            differentiable functions_of is_reward needs_batch reads_trainer
+        expressions.vocabulary: INPUTS OPERATIONS Operation SHARE after_batch differentiable
+            functions_of is_reward needs_batch reads_trainer trained
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
-        losses: PAIRWISE divergence kto
+        preferences: preference_candidates preference_derivatives preference_formula
+            preference_lines preference_program
         rewards: outweighing pass_at_k reduce_rewards reward_shape
         schedules: learning_rate
         scheme: AdvantageScheme AdvantageStep Baseline CONDITIONS Clip Returns RunningBaseline Scale

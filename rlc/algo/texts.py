@@ -12,16 +12,20 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlc.algo.expressions.program import ExpressionError, Kind, Program
-from rlc.algo.expressions.reader import ExpressionReader
-from rlc.lang import BlockDecl, Number, Source
 from rlc.records import frozen
 
+if TYPE_CHECKING:
+    from rlc.algo.expressions.reader import ExpressionReader
+    from rlc.lang import BlockDecl
+
 FOLDER = os.path.join(os.path.dirname(__file__), "formulas")
-_COMMENT, _HEAD, _BODY = r"^((?:#[^\n]*\n)*)", r"(\w+) (\w+)", r"(\([^)]*\)) ({\n.*?^})$"
+_COMMENT, _HEAD, _BODY = r"^((?:#[^\n]*\n)*)", r"(\w+) (\w+)", r"(\([^)]*\)|) ({\n.*?^})$"
 _DECLARATION = re.compile(_COMMENT + _HEAD + _BODY, re.MULTILINE | re.DOTALL)
+_DIGITS = "-.0123456789"
+_PARAMETER = re.compile(r"(\w+) = ([\w.+-]+)")
 
 
 @frozen(eq=False)
@@ -37,6 +41,7 @@ class FormulaText:
     @cached_property
     def decl(self) -> BlockDecl:
         """The declaration in the text."""
+        from rlc.lang import BlockDecl, Source
         from rlc.lang.syntax import parse
 
         recipe, found = parse(Source(self.name, self.text))
@@ -46,11 +51,12 @@ class FormulaText:
         return decl
 
     @property
-    def defaults(self) -> dict[str, float | None]:
-        """The parameters with their defaults; None for one that is no number."""
+    def defaults(self) -> dict[str, Any]:
+        """The parameters with their defaults: numbers, words, truth values, or None."""
+        words = {"none": None, "true": True, "false": False}
         return {
-            one.name.id: one.default.value if isinstance(one.default, Number) else None
-            for one in self.decl.parameters or ()
+            name: float(value) if value[0] in _DIGITS else words.get(value, value)
+            for name, value in _PARAMETER.findall(self.head)
         }
 
     def read(
@@ -59,6 +65,8 @@ class FormulaText:
         """Return a reader that has read the formula, its parameters as ``given``: numbers, words
         and truth values; those among ``inputs`` are read like inputs. Raise ExpressionError if it
         cannot be read with these."""
+        from rlc.algo.expressions.reader import ExpressionReader
+
         reader = ExpressionReader(kind, inputs, given)
         for field in self.decl.fields:
             try:

@@ -374,16 +374,13 @@ class LossTraits:
 
 @frozen(eq=False)
 class PreferenceTraits:
-    """Traits of a loss over preferences. ``reference``: it needs the logprobs of a reference.
-    ``labelled``: it takes single replies with labels, otherwise pairs. ``mean``: the score of a
-    reply is taken per token. ``likelihood``: it also raises the log-likelihood of the better
-    replies, of the tokens of the ``reply`` or of ``all``. ``usual_beta``: the usual range."""
+    """Traits of a loss over preferences, which follow from what it reads. ``reference``: it needs
+    the logprobs of a reference. ``labelled``: it takes single replies with labels, otherwise pairs.
+    ``mean``: the score of a reply is taken per token."""
 
-    reference: bool = False
-    labelled: bool = False
-    mean: bool = False
-    likelihood: Literal["reply", "all"] | None = None
-    usual_beta: tuple[float, float] = (0.001, 2.0)
+    reference: bool
+    labelled: bool
+    mean: bool
 
 
 @frozen(eq=False)

@@ -26,6 +26,7 @@ from rlc.plan import (
     TINKER,
     EndpointPlan,
     EnvPlan,
+    LossPlan,
     ModelPlan,
     Plan,
     hub_dataset,
@@ -95,8 +96,8 @@ def requirements_of(stage: str, parts: Mapping[str, Any]) -> Iterator[Requiremen
     for name in ("data", "heldout"):
         if (data := parts.get(name)) is not None:
             yield from _of_data(data, name, stage)
-    loss: Any = parts.get("loss")
-    if getattr(loss, "program", None) is not None:
+    loss = parts.get("loss")
+    if isinstance(loss, LossPlan) and loss.program is not None:
         what = f"`{loss.name}` is traced with it"
         by = f"the loss `{loss.name}`"
         yield Requirement("package", _OF_OWN_LOSSES, "loss", by, purpose=what)

@@ -28,6 +28,7 @@ from rlc.plan import (
     ModelState,
     PolicyGradient,
     PreferenceLoss,
+    PreferenceLossPlan,
     Rollouts,
     Samples,
     StagePlan,
@@ -116,7 +117,10 @@ _FORMULAS: Table[Callable[[Any], dict[str, list[str]]]] = Table(
         PolicyGradient: _policy_gradient_formulas,
         Likelihood: lambda stage: {"loss": list(_likelihood(stage))},
         PreferenceLoss: lambda stage: {
-            "loss": list(_formula("preference_loss", stage.objective.loss.name))
+            "loss": [
+                *_preference_formula(stage.objective.loss),
+                *_preference_derivatives(stage.objective.loss),
+            ]
         },
         Evaluation: _evaluation_formulas,
     }
@@ -224,18 +228,36 @@ def _observations(weight: float, paint: Paint) -> Lines:
 def _preference_loss(stage: Training, paint: Paint) -> Lines:
     objective = stage.of(PreferenceLoss)
     loss = objective.loss
-    yield from _formula("preference_loss", loss.name)
-    yield paint.dim(_builtin("preference_loss", loss.name).doc)
+    for line in (*_preference_formula(loss), *_preference_derivatives(loss)):
+        yield from wrapped(line, hang=2)
+    if loss.program is None:
+        yield paint.dim(_builtin("preference_loss", loss.name).doc)
     for name, value in loss.config.items():
         yield f"{name} = {show(value, 'float')}"
-    traits = preference_traits(loss.name)
+    traits = preference_traits(loss)
     yield paint.dim("the mean over a step's " + ("replies" if traits.labelled else "pairs"))
     if objective.reference is not None:
         asked, after = objective.reference.model, objective.reference.after
         whose = f"{after}, as it ends" if after else f"{asked.name} ({asked.base}), as it is"
         yield f"p_ref: {whose}; each reply is read once, and kept in the run folder"
-    yield paint.dim("dL/dlog p of a token is a weight for its reply, so the gradient is that of a")
-    yield paint.dim("weighted log-likelihood, after a forward pass that the weights follow from")
+    yield paint.dim("the gradient is that of a log-likelihood whose tokens are weighted by the")
+    yield paint.dim("derivative, after a forward pass that the weights follow from")
+
+
+def _preference_formula(loss: PreferenceLossPlan) -> tuple[str, ...]:
+    """Return the formula of a preference loss, with what its symbols are."""
+    if loss.program is None:
+        return _formula("preference_loss", loss.name)
+    from rlc.algo import preference_lines
+
+    return preference_lines(loss.program)
+
+
+def _preference_derivatives(loss: PreferenceLossPlan) -> tuple[str, ...]:
+    """Return the derivatives of a preference loss by the logprobs that it reads."""
+    from rlc.algo import preference_candidates, preference_derivatives
+
+    return preference_derivatives(loss.program or preference_candidates()[loss.name])
 
 
 def _of_own_loss(loss: LossPlan, program: Program, service: str) -> Iterator[str]:

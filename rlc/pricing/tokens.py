@@ -95,7 +95,7 @@ def _of_preference(stage: Training, data: AnyData, level: Level) -> Tokens:
 
 
 def _labelled(stage: Training) -> bool:
-    return preference_traits(stage.of(PreferenceLoss).loss.name).labelled
+    return preference_traits(stage.of(PreferenceLoss).loss).labelled
 
 
 def count_of(stage: Training, data: AnyData) -> int | None:

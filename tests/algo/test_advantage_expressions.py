@@ -123,15 +123,14 @@ def expression(draw: random.Random, turn: bool, depth: int) -> Expression:
     if kind == "choice":
         text = f"where({a[0]} > {b[0]}, {a[0]}, {b[0]})"
         return text, a[1] or b[1], each(lambda x, y: x if x > y else y, a[2], b[2])
-    op, function = draw.choice(
-        [
-            ("({} + {})", lambda x, y: x + y),
-            ("({} - {})", lambda x, y: x - y),
-            ("({} * {})", lambda x, y: x * y),
-            ("min({}, {})", min),
-            ("({} / (1 + abs({})))", lambda x, y: x / (1 + abs(y))),
-        ]
-    )
+    operators: list[tuple[str, Callable[..., float]]] = [
+        ("({} + {})", lambda x, y: x + y),
+        ("({} - {})", lambda x, y: x - y),
+        ("({} * {})", lambda x, y: x * y),
+        ("min({}, {})", min),
+        ("({} / (1 + abs({})))", lambda x, y: x / (1 + abs(y))),
+    ]
+    op, function = draw.choice(operators)
     return op.format(a[0], b[0]), a[1] or b[1], each(function, a[2], b[2])
 
 
@@ -149,16 +148,15 @@ def reduced(draw: random.Random, x: Expression) -> Expression:
     """A statistic over the turns of an episode."""
     if not x[1]:
         return x
-    word, function = draw.choice(
-        [
-            ("sum", math.fsum),
-            ("mean", fmean),
-            ("max", max),
-            ("min", min),
-            ("first", lambda row: row[0]),
-            ("last", lambda row: row[-1]),
-        ]
-    )
+    words: list[tuple[str, Callable[[list[float]], float]]] = [
+        ("sum", math.fsum),
+        ("mean", fmean),
+        ("max", max),
+        ("min", min),
+        ("first", lambda row: row[0]),
+        ("last", lambda row: row[-1]),
+    ]
+    word, function = draw.choice(words)
     return (
         f"{word}({x[0]})",
         False,
