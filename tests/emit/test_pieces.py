@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rlc.emit.pieces.budget import Budget
+from rlc.emit.pieces.seeds import stream
 
 from rlc.algo.advantages import compute_advantages
 from rlc.algo.aggregate import SHARED_BY, aggregate_weights
@@ -18,9 +20,7 @@ from rlc.algo.episodes import Episodes
 from rlc.algo.schedules import learning_rate
 from rlc.algo.scheme import AdvantageScheme, Baseline, Returns, Scale
 from rlc.emit.pieces import advantages, aggregate, schedules
-from rlc.emit.pieces.budget import Budget
 from rlc.emit.pieces.records import Env, Episode, Turn, Usage
-from rlc.emit.pieces.seeds import stream
 from rlc.seeds import derive_seed
 
 counts = st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=3), min_size=1, max_size=6)

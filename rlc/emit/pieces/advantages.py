@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from rlc.emit.pieces.datums import Array
+from rlc.emit.pieces.records import Episode
 
 
 def episode_returns(rewards: Sequence[Sequence[float]]) -> tuple[Array, Array]:
@@ -16,9 +16,7 @@ def episode_returns(rewards: Sequence[Sequence[float]]) -> tuple[Array, Array]:
     return np.array(values, dtype=np.float64), np.arange(len(rewards))
 
 
-def turn_returns(
-    rewards: Sequence[Sequence[float]], gamma: float
-) -> tuple[Array, Array]:
+def turn_returns(rewards: Sequence[Sequence[float]], gamma: float) -> tuple[Array, Array]:
     """One return for each turn, G_t = r_t + gamma G_(t+1); and whose it is."""
     made = []
     for own in rewards:
@@ -48,9 +46,7 @@ def varied(values: Array, peers: Sequence[Array]) -> Array:
     return keep
 
 
-def less_mean(
-    values: Array, weights: Array, peers: Sequence[Array], raw: bool = False
-) -> Array:
+def less_mean(values: Array, weights: Array, peers: Sequence[Array], raw: bool = False) -> Array:
     """Each value less the mean of its peers. Equal values give exact zeros, whatever
     rounding does to their mean; a single one gives 0, or stays as it is if ``raw``."""
     made = values.copy()
@@ -63,9 +59,7 @@ def less_mean(
     return made
 
 
-def less_others(
-    values: Array, weights: Array, peers: Sequence[Array], raw: bool = False
-) -> Array:
+def less_others(values: Array, weights: Array, peers: Sequence[Array], raw: bool = False) -> Array:
     """Each value less the mean of its other peers."""
     made = values.copy()
     for at in peers:
@@ -114,8 +108,9 @@ def over_deviation(
     return made
 
 
-def by_episode(values: Array, owner: Array, turns: Sequence[int]) -> list[Array]:
-    """One value a turn for each episode, of values for turns or for episodes."""
-    if len(values) == len(turns) and np.array_equal(owner, np.arange(len(turns))):
-        return [np.full(n, value) for n, value in zip(turns, values, strict=True)]
-    return np.split(values, np.cumsum(turns)[:-1])
+def by_episode(
+    episodes: Sequence[Episode], values: Array, owner: Array, keep: Array
+) -> list[tuple[Episode, Array]]:
+    """The episodes that are kept, with one value a turn, of values for turns or for episodes."""
+    rows = [(one, values[owner == at], keep[owner == at]) for at, one in enumerate(episodes)]
+    return [(one, np.resize(row, len(one.turns))) for one, row, kept in rows if kept.all()]

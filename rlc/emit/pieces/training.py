@@ -1,12 +1,20 @@
-"""Updates, metrics and checkpoints."""
+"""Updates, metrics and checkpoints"""
 
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from tinker import types
+
+from rlc.emit.pieces.datums import Trained
+from rlc.emit.pieces.job import STAGE
 
 
 @dataclass
@@ -15,13 +23,12 @@ class Checkpoints:
 
     service: Any
     training: Any
-    stage: str
     keep: int
     ttl_seconds: int | None
     saved: list[str] = field(default_factory=list)
 
     async def save(self, step: int) -> None:
-        name = f"{self.stage}-{step:06d}"
+        name = f"{STAGE}-{step:06d}"
         state = await self.training.save_state(name, self.ttl_seconds, overwrite=True)
         self.saved.append(state.path)
         print(f"saved {state.path}", flush=True)
@@ -30,19 +37,47 @@ class Checkpoints:
             await rest.delete_checkpoint_from_tinker_path(self.saved.pop(0))
 
 
-async def update(
-    training: Any, gradient: Any, rate: float, adam: dict[str, float]
-) -> float:
-    """Submit the optimiser step with a gradient, so that the service does both in one
-    go. Return the sum of the loss."""
+async def update(training: Any, gradient: Any, rate: float, adam: Mapping[str, float]) -> float:
+    """Submit the optimiser step with a gradient, so that the service does both in one go. Return
+    the sum of the loss."""
     stepped = training.optim_step(types.AdamParams(learning_rate=rate, **adam))
     output, _ = await gradient, await stepped
     return float(output.metrics["loss:sum"])
 
 
-def report(path: str, step: int, steps: int, **metrics: float) -> None:
+def parts_of(played: Sequence[list[Trained]], count: int) -> list[list[list[Trained]]]:
+    """The episodes of each of so many updates, those of a task together."""
+    tasks = dict[tuple[str, int], list[list[Trained]]]()
+    for own in played:
+        tasks.setdefault(own[0].episode.task_of, []).append(own)
+    bounds = np.linspace(0, len(tasks), count + 1).round().astype(int)
+    groups = list(tasks.values())
+    return [sum(groups[a:b], list[list[Trained]]()) for a, b in pairwise(bounds)]
+
+
+def report(path: str, step: int, steps: int, measured: Mapping[str, float]) -> None:
     """Print the metrics of a step, and add them to a file."""
-    told = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    told = ", ".join(f"{name} {value:.4g}" for name, value in measured.items())
     print(f"step {step} of {steps}: {told}", flush=True)
     with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps({"step": step, **metrics}) + "\n")
+        file.write(json.dumps({"step": step, **measured}) + "\n")
+
+
+@dataclass
+class Budget:
+    """What a run may spend. It ends before a step that, like the last one, would exceed it.
+    ``prices`` are USD per million tokens, by their kind."""
+
+    usd: float | None = None
+    prices: Mapping[str, float] = field(default_factory=dict)
+    tokens: int | None = None
+    seconds: float | None = None
+    before: Counter[str] = field(default_factory=Counter)
+    started: float = field(default_factory=time.monotonic)
+
+    def is_spent(self, used: Counter[str]) -> bool:
+        last, self.before = used - self.before, Counter(used)
+        usd = sum(n * self.prices.get(kind, 0.0) for kind, n in (used + last).items()) / 1e6
+        tokens, seconds = (used + last).total(), time.monotonic() - self.started
+        spent = (self.usd, usd), (self.tokens, tokens), (self.seconds, seconds)
+        return any(limit is not None and amount > limit for limit, amount in spent)

@@ -13,6 +13,7 @@ import numpy as np
 from attrs import define, field
 
 from rlc.catalog import LIKELIHOOD
+from rlc.data import sampled_examples
 from rlc.plan import (
     FromData,
     LabelledPreference,
@@ -32,7 +33,6 @@ from rlc.runtime.stages.examples import (
     heldout_node,
     is_due,
     load_examples,
-    sampled_examples,
 )
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
 from rlc.runtime.updates import optimizer

@@ -1,0 +1,34 @@
+"""Other models, which score what was sampled"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlc.algo import kl_penalty
+from rlc.emit.pieces.datums import Trained
+from rlc.emit.pieces.prompts import model_input
+
+
+class AlgorithmError(ValueError):
+    """Logprobs that cannot be compared."""
+
+
+async def score(model: Any, made: Sequence[Trained]) -> None:
+    """Ask a model for the logprobs of the targets of sequences."""
+    whole = [model_input([*one.inputs, int(one.targets[-1])]) for one in made]
+    rows = await asyncio.gather(*(model.compute_logprobs(tokens) for tokens in whole))
+    for one, row in zip(made, rows, strict=True):
+        one.ref = np.array([logprob or 0.0 for logprob in row[1:]])
+
+
+def penalise(made: Sequence[Trained], coef: float, **settings: Any) -> None:
+    """Take the distance from the model that has scored sequences off their advantages."""
+    logprobs, ref = [one.logprobs for one in made], [one.ref for one in made]
+    masks = [one.mask for one in made]
+    changes = kl_penalty(logprobs, ref, masks, coef, **settings)
+    for one, change in zip(made, changes, strict=True):
+        one.advantages = one.advantages + change
