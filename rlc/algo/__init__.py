@@ -44,11 +44,11 @@ else:
         expressions.formula: derivative_formula formula
         expressions.known: Candidate KnownLoss known_loss
         expressions.reader: ExpressionReader
-        expressions.program: ExpressionError Kind NUMBER Program Shape
+        expressions.program: ExpressionError Kind NUMBER OperationNode Program Shape
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
         expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE after_batch
-            differentiable functions_of needs_batch reads_trainer shaped_reward
+            differentiable functions_of needs_batch reads_trainer shaped_reward shapes spreads
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         losses: LOSSES PAIRWISE builtin_loss_and_grad divergence kto
         rewards: outweighing pass_at_k reduce_rewards reward_shape

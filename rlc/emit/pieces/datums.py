@@ -11,10 +11,8 @@ from tinker import types
 
 from rlc.emit.pieces.job import SEED, STAGE
 from rlc.emit.pieces.prompts import model_input
-from rlc.emit.pieces.records import Episode, Turn
+from rlc.emit.pieces.records import Array, Episode, Turn
 from rlc.seeds import derive_seed
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass
@@ -52,13 +50,13 @@ def joined(turns: Sequence[Turn]) -> list[tuple[list[Any], list[float], list[int
     return made
 
 
-def sequences(episode: Episode, values: Array, chosen: Array) -> list[Trained]:
-    """The sequences of an episode, whose turns have these advantages; those ``chosen`` are
-    trained on."""
+def sequences(episode: Episode, values: Array, chosen: Any = None) -> list[Trained]:
+    """The sequences of an episode, whose turns have these advantages; of which those that are
+    ``chosen`` are trained on, or all."""
     made = []
     for tokens, logprobs, turns in joined(episode.turns):
         turn = np.array(turns[1:])
-        mask = (turn >= 0) & chosen[turn]
+        mask = (turn >= 0) & (True if chosen is None else chosen[turn])
         targets = [token if isinstance(token, int) else 0 for token in tokens[1:]]
         sampled = np.where(mask, np.array(logprobs[1:]), 0.0)
         advantages = np.where(mask, values[turn], 0.0)
@@ -66,11 +64,6 @@ def sequences(episode: Episode, values: Array, chosen: Array) -> list[Trained]:
             Trained(tokens[:-1], np.array(targets), sampled, advantages, mask, turn, episode)
         )
     return [one for one in made if one.mask.any()]
-
-
-def all_turns(episodes: Sequence[Episode]) -> list[Array]:
-    """Every turn is trained on."""
-    return [np.ones(len(episode.turns), dtype=bool) for episode in episodes]
 
 
 def some_turns(episodes: Sequence[Episode], count: int, step: int) -> list[Array]:

@@ -10,7 +10,7 @@ from rlc.emit.pieces.job import CONTEXT, MAX_EPISODE_TOKENS, MAX_PROMPT_TOKENS
 from rlc.emit.pieces.records import Turn
 
 
-def is_too_long(prompt: list[Any], played: Sequence[Turn], reply: int) -> bool:
+def is_too_long(prompt: list[Any], played: Sequence[Turn], reply: Any) -> bool:
     """Whether another reply could exceed the model's context, or a limit of the recipe."""
     whole = sum(len(tokens) for tokens, *_ in joined([*played, Turn(prompt, [], [], 0.0)]))
     used = (len(prompt) + reply, len(prompt), whole + reply)

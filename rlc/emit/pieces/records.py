@@ -6,6 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from tinker import types
+
+Array = np.ndarray[Any, Any]
+
 
 @dataclass(frozen=True)
 class Env:
@@ -14,8 +19,7 @@ class Env:
     name: str
     weight: float  # its share of the tasks, relative to the others
     group: int  # episodes of each task
-    temperature: float
-    max_tokens: int
+    params: types.SamplingParams  # of a reply
     tasks: Any  # `open(number, seed, size)` gives the episodes of a task
     prompts: Callable[[], Any]  # makes the prompts of one episode
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from tinker import types
 
 from rlc.data import draw
-from rlc.emit.pieces.job import CONTEXT, RETRIES, SAMPLING, SEED, STAGE, STOPS
+from rlc.emit.pieces.job import CONTEXT, RETRIES, SEED, STAGE
 from rlc.emit.pieces.prompts import model_input
 from rlc.emit.pieces.records import Env, Episode, Turn
 from rlc.seeds import derive_seed, sample_seed
@@ -23,54 +22,50 @@ class Player:
 
     sampler: Any
     repeats: bool  # the service gives all samples of a request the same random numbers
-    used: Counter[str]  # tokens of each kind
     asked: int = 0  # replies, those of failed episodes included
 
     async def play(self, env: Env, number: int) -> list[Episode]:
         """All episodes of a task; their first replies come from one request."""
         seed = derive_seed(SEED, "task", STAGE, env.name, number)
-        tasks = await env.tasks.open(number, derive_seed(seed, "env"), env.group)
-        replies = await self.begin(env, tasks[0], env.group, seed)
-        members = range(env.group)
-        return await asyncio.gather(
-            *(self.member(env, number, seed, m, tasks[m], replies[m]) for m in members)
-        )
+        games = await env.tasks.open(number, derive_seed(seed, "env"), env.group)
+        replies = await self.begin(env, games[0], env.group, seed)
+        rows = enumerate(zip(games, replies, strict=True))
+        members = (self.member(env, number, seed, at, *row) for at, row in rows)
+        return list(await asyncio.gather(*members))
 
-    async def begin(self, env: Env, task: Any, count: int, seed: int) -> Sequence[Any]:
-        history = env.prompts()
-        prompt = history.observe(task.first)
-        return await self.sample(env, prompt, history.stop, count, derive_seed(seed, "open"))
+    async def begin(self, env: Env, game: Any, count: int, seed: int) -> list[Any]:
+        prompts = env.prompts()
+        seed = derive_seed(seed, "open")
+        return await self.sample(env, prompts.observe(game.first), prompts.stop, count, seed)
 
     async def member(
-        self, env: Env, number: int, seed: int, member: int, task: Any, reply: Any
+        self, env: Env, number: int, seed: int, at: int, game: Any, reply: Any
     ) -> Episode:
-        """An episode, played again from its beginning if it fails; without turns in the end."""
-        own = derive_seed(seed, "member", member)
-        for attempt in range(RETRIES + 1):
+        """An episode, played again from its beginning if it fails; in the end without turns."""
+        own = derive_seed(seed, "member", at)
+        for attempt in range(1, RETRIES + 2):
             try:
-                if attempt:
-                    own = derive_seed(seed, "member", member, "attempt", attempt)
-                    tasks = await env.tasks.open(number, derive_seed(seed, "env"), env.group)
-                    task = tasks[member]
-                    (reply,) = await self.begin(env, task, 1, own)
-                return Episode(env.name, number, await self.turns(env, task, reply, own))
+                return Episode(env.name, number, await self.turns(env, game, reply, own))
             except Exception as error:  # whatever an environment raises
-                print(f"an episode of {env.name} failed: {error}", flush=True)
-                if STOPS and attempt == RETRIES:
-                    raise
+                print(f"an episode of {env.name} failed: {error!r}", flush=True)
+            if attempt <= RETRIES:
+                own = derive_seed(seed, "member", at, "attempt", attempt)
+                games = await env.tasks.open(number, derive_seed(seed, "env"), env.group)
+                game = games[at]
+                (reply,) = await self.begin(env, game, 1, own)
         return Episode(env.name, number, [])
 
-    async def turns(self, env: Env, task: Any, reply: Any, seed: int) -> list[Turn]:
-        history, played, shown, done = env.prompts(), list[Turn](), task.first, False
+    async def turns(self, env: Env, game: Any, reply: Any, seed: int) -> list[Turn]:
+        prompts, played, shown, done = env.prompts(), list[Turn](), game.first, False
         while not done:
-            prompt = history.observe(shown)
-            if is_too_long(prompt, played, env.max_tokens):
+            prompt = prompts.observe(shown)
+            if is_too_long(prompt, played, env.params.max_tokens):
                 break
             if played:
                 own = derive_seed(seed, "turn", len(played))
-                (reply,) = await self.sample(env, prompt, history.stop, 1, own)
+                (reply,) = await self.sample(env, prompt, prompts.stop, 1, own)
             tokens, logprobs = list(reply.tokens), list(reply.logprobs)
-            shown, reward, done = await task.step(history.reply(tokens))
+            shown, reward, done = await game.step(prompts.reply(tokens))
             played.append(Turn(prompt, tokens, logprobs, reward, reply.sequence_id))
         return played
 
@@ -78,33 +73,24 @@ class Player:
         self, env: Env, prompt: list[Any], stop: Any, count: int, seed: int
     ) -> list[Any]:
         """``count`` replies, each asked for alone where one request would repeat them."""
-        seed, shown = seed % 2**31, model_input(prompt)
+        seed, text = seed % 2**31, model_input(prompt)
         alone = self.repeats and count > 1
         seeds = [sample_seed(seed, i) for i in range(count)] if alone else [seed]
-        settings: dict[str, Any] = {"temperature": env.temperature, "stop": stop, **SAMPLING}
-        each = [types.SamplingParams(max_tokens=env.max_tokens, seed=s, **settings) for s in seeds]
-        responses = await asyncio.gather(
-            *(self.sampler.sample(shown, count // len(seeds), one) for one in each)
-        )
-        replies = [reply for response in responses for reply in response.sequences]
-        hits = sum(response.prompt_cache_hit_tokens for response in responses)
-        self.used["prefill"] += len(seeds) * len(prompt) - hits
-        self.used["cached"] += hits + (count - len(seeds)) * len(prompt)
-        self.used["sampled"] += sum(len(reply.tokens) for reply in replies)
+        each = [env.params.model_copy(update={"seed": one, "stop": stop}) for one in seeds]
+        asked = (self.sampler.sample(text, count // len(seeds), params) for params in each)
         self.asked += count
-        return replies
+        return [reply for one in await asyncio.gather(*asked) for reply in one.sequences]
 
 
-def is_too_long(prompt: list[Any], _played: Sequence[Turn], reply: int) -> bool:
+def is_too_long(prompt: list[Any], _played: Sequence[Turn], reply: Any) -> bool:
     """Whether another reply could exceed the model's context."""
     return CONTEXT is not None and len(prompt) + reply > CONTEXT
 
 
 async def repeats(sampler: Any, tokenizer: Any) -> bool:
     """Whether all samples of one seeded request are the same."""
-    words = tokenizer.encode("A few words to begin with.")
-    params = types.SamplingParams(max_tokens=8, temperature=1.0, seed=1)
-    response = await sampler.sample(types.ModelInput.from_ints(words), 4, params)
+    words = types.ModelInput.from_ints(tokenizer.encode("A few words to begin with."))
+    response = await sampler.sample(words, 4, types.SamplingParams(max_tokens=8, seed=1))
     return len({tuple(sequence.tokens) for sequence in response.sequences}) == 1
 
 
@@ -115,12 +101,15 @@ def next_tasks(envs: Sequence[Env], cursor: dict[str, int], count: int) -> list[
     return [(known[name], number) for name, number in drawn]
 
 
-async def play_groups(player: Player, tasks: Sequence[tuple[Env, int]]) -> list[Episode]:
-    """The episodes of some tasks that did not fail."""
+async def play_groups(
+    player: Player, tasks: Sequence[tuple[Env, int]], stops: bool = False
+) -> list[Episode]:
+    """The episodes of some tasks, without those that failed, unless one ``stops`` the run."""
     groups = await asyncio.gather(*(player.play(env, number) for env, number in tasks))
-    played = [episode for group in groups for episode in group if episode.turns]
-    if not played:
-        raise RuntimeError("every episode failed")
+    episodes = [episode for group in groups for episode in group]
+    played = [episode for episode in episodes if episode.turns]
+    if not played or (stops and len(played) < len(episodes)):
+        raise RuntimeError(f"{len(episodes) - len(played)} of {len(episodes)} episodes failed")
     return played
 
 

@@ -14,33 +14,41 @@ import numpy as np
 from tinker import types
 
 from rlc.emit.pieces.datums import Trained
-from rlc.emit.pieces.job import STAGE
+from rlc.emit.pieces.job import ADAM, STAGE
+
+
+async def save(
+    service: Any, training: Any, step: int, saved: list[str], keep: int, ttl: int | None
+) -> None:
+    """Save the state of a step, and delete all but the newest ones."""
+    state = await training.save_state(f"{STAGE}-{step:06d}", ttl, overwrite=True)
+    saved.append(state.path)
+    print(f"saved {state.path}", flush=True)
+    while len(saved) > keep:
+        rest = service.create_rest_client()
+        await rest.delete_checkpoint_from_tinker_path(saved.pop(0))
 
 
 @dataclass
-class Checkpoints:
-    """The states that are kept: the newest ones."""
+class Counted:
+    """A sampler whose tokens are counted."""
 
-    service: Any
-    training: Any
-    keep: int
-    ttl_seconds: int | None
-    saved: list[str] = field(default_factory=list)
+    sampler: Any
+    used: Counter[str]
 
-    async def save(self, step: int) -> None:
-        name = f"{STAGE}-{step:06d}"
-        state = await self.training.save_state(name, self.ttl_seconds, overwrite=True)
-        self.saved.append(state.path)
-        print(f"saved {state.path}", flush=True)
-        while len(self.saved) > self.keep:
-            rest = self.service.create_rest_client()
-            await rest.delete_checkpoint_from_tinker_path(self.saved.pop(0))
+    async def sample(self, prompt: Any, count: int, params: Any) -> Any:
+        response = await self.sampler.sample(prompt, count, params)
+        hits = response.prompt_cache_hit_tokens
+        self.used["prefill"] += prompt.length - hits
+        self.used["cached"] += hits + (count - 1) * prompt.length
+        self.used["sampled"] += sum(len(reply.tokens) for reply in response.sequences)
+        return response
 
 
-async def update(training: Any, gradient: Any, rate: float, adam: Mapping[str, float]) -> float:
+async def update(training: Any, gradient: Any, rate: float) -> float:
     """Submit the optimiser step with a gradient, so that the service does both in one go. Return
     the sum of the loss."""
-    stepped = training.optim_step(types.AdamParams(learning_rate=rate, **adam))
+    stepped = training.optim_step(types.AdamParams(learning_rate=rate, **ADAM))
     output, _ = await gradient, await stepped
     return float(output.metrics["loss:sum"])
 

@@ -1,83 +1,215 @@
-"""An advantage scheme as the function of a script, step by step."""
+"""Advantages as functions of NumPy, written from the programs of a scheme."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
-from rlc.algo import AdvantageScheme, Baseline, Clip, Scale
-from rlc.emit.script.literals import Call, literal
-from rlc.explanation import scheme_formulas
+from rlc.algo import AdvantageScheme, OperationNode, Program, shapes, spreads
 
-_LABELS = {
-    "group": "[(one.env, one.task) for one in episodes]",
-    "env": "[one.env for one in episodes]",
-    "batch": "[0 for _ in episodes]",
+SCOPES = {  # by what a script compares: it plays no roles
+    "group": "group",
+    "role": "group",
+    "env": "env",
+    "batch": "batch",
+    "batch_role": "batch",
 }
+_LABELS = {
+    "group": "labels(one.task_of for one in episodes)",
+    "env": "labels(one.env for one in episodes)",
+    "batch": "labels(0 for _ in episodes)",
+}
+_INPUTS = {
+    "turns": "[len(one.turns) for one in episodes]",
+    "reward": "np.array([turn.reward for one in episodes for turn in one.turns])",
+    "tokens": "np.array([float(len(turn.tokens)) for one in episodes for turn in one.turns])",
+    "length": "per_episode(np.sum, tokens, turns)",
+}
+_STATISTICS = {
+    "mean over": "mean",
+    "min over": "np.min",
+    "max over": "np.max",
+    "std over": "std",
+    "rms over": "rms",
+}
+_OF_OTHERS = ("mean", "max", "std")
+_TURNS = {"sum over": "lambda own: sum(own[::-1])", "first over": "lambda own: own[0]"}
+_TURNS |= {"last over": "lambda own: own[-1]", "max over": "np.max", "min over": "np.min"}
+_CALLS = {"min": "np.minimum", "max": "np.maximum", "where": "np.where", "clip": "np.clip"}
+_CALLS |= {name: f"np.{name}" for name in ("exp", "log", "sqrt", "abs")}
+_SUM, _PRODUCT, _UNARY, _ATOM = range(1, 5)  # how tightly a text binds
+_LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT}
+
+
+def unwritten(scheme: AdvantageScheme) -> Iterator[str]:
+    """Yield what a scheme has that a script does not compute."""
+    for program in filter(None, (scheme.keep, scheme.require, scheme.result)):
+        yield from (name for name in program.inputs if name not in _INPUTS)
+        for node in program.nodes:
+            word = node.op.removesuffix(" over")
+            of_scope = node.over is not None and node.over not in ("turns", "components")
+            if node.over == "turns":
+                known = node.op in _TURNS
+            elif of_scope and node.over.startswith("others("):
+                known = word in _OF_OTHERS
+            elif of_scope:
+                known = node.op in _STATISTICS or word == "count"
+            else:
+                known = node.over is None and node.op not in ("running", "sigmoid", "softplus")
+            if not known:
+                yield word
 
 
 def advantages(scheme: AdvantageScheme) -> Iterator[str]:
-    """Yield the function of a scheme."""
-    yield "def advantages(episodes: list[Episode]) -> list[tuple[Episode, Array]]:"
-    yield f'    """The episodes that are kept, each with one value a turn: {scheme.name}.'
-    yield ""
-    for formula in scheme_formulas(scheme):
-        yield f"    {formula.text}"
-    yield '    """'
-    yield "    rewards = [[turn.reward for turn in one.turns] for one in episodes]"
-    by_turn = scheme.returns.unit == "turn"
+    """Yield the functions of a scheme: its advantages, and which episodes it keeps or requires."""
+    if scheme.keep is not None:
+        yield from _function(
+            "kept", scheme.keep, f"Not 0 for the episodes that {scheme.name} keeps."
+        )
+        yield from ("", "")
+    if scheme.require is not None:
+        yield from _function("required", scheme.require, "0 for an episode without an advantage.")
+        yield from ("", "")
+    yield from _function(
+        "advantages", scheme.result, f"One value a turn for each episode: {scheme.name}."
+    )
+
+
+def _function(name: str, program: Program, doc: str) -> Iterator[str]:
+    writer = _Writer(program)
+    by_turn = name == "advantages"
+    yield f"def {name}(episodes: list[Episode]) -> {'list[Array]' if by_turn else 'Array'}:"
+    yield f'    """{doc}"""'
+    result = writer.text(program.output)
+    shape = program.shape
+    if shape == "number":
+        result = f"np.full(len({'reward' if by_turn else 'episodes'}), {result})"
+        writer.read(*(["reward"] if by_turn else []))
+    elif by_turn and shape == "episode":
+        result = f"np.repeat({result}, turns)"
     if by_turn:
-        yield f"    values, owner = turn_returns(rewards, gamma={scheme.returns.gamma!r})"
-    else:
-        yield "    values, owner = episode_returns(rewards)"
-    yield "    keep = np.ones(len(values), dtype=bool)"
-    steps = scheme.steps
-    baselines = [step for step in steps if isinstance(step, Baseline)]
-    scales = [step for step in steps if isinstance(step, Scale)]
-    compared: list[Baseline | Scale] = [*baselines, *scales]
-    if scheme.constant == "drop":
-        yield f"    keep = varied(values, scopes({_LABELS['group']}, owner, keep))"
-    for one in sorted({_scope(step) for step in compared}):
-        yield f"    of_{one} = scopes({_LABELS[one]}, owner, keep)"
-    weighted = {"tokens" if _by_tokens(step) else "one" for step in compared}
-    if "one" in weighted:
-        yield "    one_each = np.ones(len(values))"
-    if "tokens" in weighted:
-        sampled = "[len(turn.tokens) for one in episodes for turn in one.turns]"
-        if not by_turn:
-            sampled = "[sum(len(turn.tokens) for turn in one.turns) for one in episodes]"
-        yield f"    tokens = np.array({sampled}, dtype=np.float64)"
-    keeps = bool(scales) and any(step.singleton == "raw" for step in baselines)
-    if keeps:
-        yield "    raw = np.zeros(len(values), dtype=bool)"
-    for step in steps:
-        yield from _step(step, keeps)
-    yield "    return by_episode(episodes, values, owner, keep)"
+        writer.read("turns")
+    yield from (f"    {line}" for line in writer.preamble())
+    yield from (f"    {line}" for line in writer.lines)
+    yield f"    return split({result}, turns)" if by_turn else f"    return {result}"
 
 
-def _scope(step: Baseline | Scale) -> str:
-    """Who is compared: a script plays no environments with roles."""
-    return {"role": "group", "batch_role": "batch"}.get(step.over, step.over)
+class _Writer:
+    """Writes the nodes of a program: those with a name, or more than one reader, on lines of their
+    own, before the nodes that read them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.shapes, self.spreads = program, shapes(program), spreads(program)
+        self.lines: list[str] = []
+        self.texts: list[tuple[str, int]] = []
+        self.used: set[str] = set()
+        readers = Counter(arg for node in program.nodes for arg in node.args)
+        spread = {node.args[1] for node in program.nodes if node.op == "/"}
+        for position, node in enumerate(program.nodes):
+            text, level = self._node(position, node)
+            named = (
+                node.name
+                or readers[position] > 1
+                or (position in spread and node.op in ("std over", "rms over"))
+            )
+            if named and node.args and position != program.output:
+                name = self._name(node.name or "u")
+                self.lines.append(f"{name} = {text}")
+                text, level = name, _ATOM
+            self.texts.append((text, level))
+
+    def _name(self, name: str) -> str:
+        name, count = name if name not in _TAKEN else f"{name}_", 1
+        known = {line.partition(" = ")[0] for line in self.lines}
+        while name in known:
+            count += 1
+            name = f"{name.rstrip('0123456789')}{count}"
+        return name
+
+    def text(self, position: int) -> str:
+        return self.texts[position][0]
+
+    def read(self, *names: str) -> None:
+        self.used |= set(names)
+
+    def preamble(self) -> Iterator[str]:
+        """Yield what the lines read of the episodes."""
+        if "length" in self.used:
+            self.read("tokens", "turns")
+        for name, text in {**_INPUTS, **_LABELS}.items():
+            if name in self.used:
+                yield f"{name} = {text}"
+
+    def wide(self, position: int, shape: str, least: int = 0) -> str:
+        """Return the text of a node in a shape that it fits."""
+        text, level = self.texts[position]
+        if self.shapes[position] == "episode" and shape == "turn":
+            self.read("turns")
+            return f"np.repeat({text}, turns)"
+        return text if level >= least else f"({text})"
+
+    def _node(self, position: int, node: OperationNode) -> tuple[str, int]:
+        shape, args = self.shapes[position], node.args
+        if node.op == "number":
+            return repr(node.value), _ATOM if (node.value or 0.0) >= 0 else _UNARY
+        if node.op == "input":
+            self.read(str(node.name))
+            return str(node.name), _ATOM
+        if node.op == "discounted":
+            self.read("turns")
+            return f"to_go({self.text(args[0])}, {self.text(args[1])}, turns)", _ATOM
+        if node.over == "turns":
+            self.read("turns")
+            return f"per_episode({_TURNS[node.op]}, {self.text(args[0])}, turns)", _ATOM
+        if node.over is not None:
+            return self._statistic(node, shape), _ATOM
+        if node.op == "/":
+            return self._quotient(args, shape), _ATOM
+        if node.op == "neg":
+            return f"-{self.wide(args[0], shape, _UNARY)}", _UNARY
+        if (level := _LEVELS.get(node.op)) is not None:
+            left, right = self.wide(args[0], shape, level), self.wide(args[1], shape, level + 1)
+            return f"{left} {node.op} {right}", level
+        if node.op in _CALLS:
+            return f"{_CALLS[node.op]}({', '.join(self.wide(arg, shape) for arg in args)})", _ATOM
+        return " ".join(
+            (self.wide(args[0], shape, _SUM), node.op, self.wide(args[1], shape, _SUM))
+        ), 0
+
+    def _statistic(self, node: OperationNode, shape: str) -> str:
+        others = str(node.over).startswith("others(")
+        scope = SCOPES[str(node.over).removeprefix("others(").removesuffix(")")]
+        self.read(scope)
+        label, word = scope, node.op.removesuffix(" over")
+        if shape == "turn":
+            self.read("turns")
+            label = f"np.repeat({scope}, turns)"
+        x, weight, *rest = (self.wide(arg, shape) for arg in node.args)
+        if word == "count":
+            return (
+                f"each(np.sum, {label}, {weight} > 0)"
+                if weight != "1.0"
+                else f"each(len, {label}, {x})"
+            )
+        name = f"{word}_of_others" if others else _STATISTICS[node.op]
+        weights = [] if name.startswith("np.") else [weight, *rest[:-1]]
+        made = f"each({', '.join([name, label, x, *weights])})"
+        usual = {"mean": x, "min": x, "max": x, "std": "0.0", "rms": "0.0"}[word]
+        return made if rest[-1] == usual else f"where_alone({rest[-1]}, {label}, {made})"
+
+    def _quotient(self, args: Sequence[int], shape: str) -> str:
+        given = [self.wide(arg, shape) for arg in args]
+        if self.spreads[args[1]]:
+            given += [self._spread(args[1], shape)]
+        return f"over({', '.join(given)})"
+
+    def _spread(self, position: int, shape: str) -> str:
+        """Return the text of what is 0 where a node is made of spreads that are all 0."""
+        node = self.program.nodes[position]
+        if node.op in ("std over", "rms over"):
+            return self.wide(position, shape)
+        found = dict.fromkeys(self._spread(a, shape) for a in node.args if self.spreads[a])
+        return " + ".join(found)
 
 
-def _by_tokens(step: Baseline | Scale) -> bool:
-    return step.weight == "tokens" or step.kind == "length_weighted"
-
-
-def _step(step: Any, keeps: bool) -> Iterator[str]:
-    if isinstance(step, Clip):
-        yield f"    values = np.clip(values, {literal(step.low)}, {literal(step.high)})"
-        return
-    scope = _scope(step)
-    arguments = ["values", "tokens" if _by_tokens(step) else "one_each", f"of_{scope}"]
-    if isinstance(step, Baseline):
-        kind = "less_others" if step.kind == "leave_one_out" else "less_mean"
-        arguments += ["raw=True"] if step.singleton == "raw" else []
-        yield f"    values = {Call(kind, arguments)}"
-        if keeps and step.singleton == "raw":
-            yield f"    raw |= singles(len(values), of_{scope})"
-    else:
-        arguments += [f"ddof={step.ddof}", f"eps={literal(step.eps)}"]
-        arguments += ["inside=True"] if step.eps_place == "inside" else []
-        arguments += ["raw=raw"] if keeps else []
-        yield f"    values = {Call('over_deviation', arguments)}"
+_TAKEN = {*_INPUTS, *_LABELS, "mean", "std", "rms", "each", "over", "split", "episodes", "np"}

@@ -17,12 +17,14 @@ import sys
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import tinker
 import torch
 import wandb
+from tinker import types
 from gem.tools.python_code_tool import PythonCodeTool
 from gem.tools.search_tool import SearchTool
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
@@ -51,27 +53,20 @@ def origin(plan: Plan, stage: Training, path: str) -> str:
 
 def constants(plan: Plan, stage: Training) -> Iterator[str]:
     """The values that every program has."""
-    model, adam, save = stage.model, stage.optimizer, stage.save
-    values = (model.base, model.lora_rank, model.train_mlp, model.train_attn, model.train_unembed)
-    yield "HERE = Path(__file__).parent"
+    model, adam = stage.model, stage.optimizer
+    names = ("train_mlp", "train_attn", "train_unembed")
+    fresh = {"base_model": model.base, "rank": model.lora_rank}
+    fresh |= {name: False for name in names if not getattr(model, name)}
     yield assigned("SEED", plan.seed)
     yield assigned("STAGE", stage.name)
     yield assigned("STEPS", stage.steps, origin(plan, stage, "steps"))
-    yield f"# The model{origin(plan, stage, 'model.base').replace('  #', ':')}"
-    yield assigned("MODEL", dict(zip(_FIELDS, values, strict=True)))
-    if model.weights:
-        yield assigned("START", model.weights, origin(plan, stage, "model.weights"))
-    yield assigned("RENDERER", model.renderer)
+    yield assigned("MODEL", model.weights or fresh, origin(plan, stage, "model.base"))
+    yield assigned("RENDERER", model.renderer, origin(plan, stage, "model.renderer"))
     yield assigned("CONTEXT", model.context, "  # tokens")
-    yield f"# The optimiser{origin(plan, stage, 'optimizer.learning_rate').replace('  #', ':')}"
-    yield assigned("LEARNING_RATE", adam.learning_rate)
-    names = ("beta1", "beta2", "eps", "weight_decay", "grad_clip_norm")
-    yield assigned("ADAM", {name: getattr(adam, name) for name in names})
-    yield f"# Checkpoints{origin(plan, stage, 'save.every').replace('  #', ':')}"
-    if save.every is not None:
-        yield assigned("SAVE_EVERY", save.every, "  # steps")
-    yield assigned("KEEP", save.keep)
-    yield assigned("TTL_SECONDS", save.ttl_seconds)
+    told = origin(plan, stage, "optimizer.learning_rate")
+    yield assigned("LEARNING_RATE", adam.learning_rate, told)
+    settings = ("beta1", "beta2", "eps", "weight_decay", "grad_clip_norm")
+    yield assigned("ADAM", {name: getattr(adam, name) for name in settings})
 
 
 def opened(stage: Training, script: str) -> Iterator[str]:
@@ -80,19 +75,19 @@ def opened(stage: Training, script: str) -> Iterator[str]:
     yield f"    service = tinker.ServiceClient({metadata})"
     if stage.model.weights:
         load = "_with_optimizer" if stage.model.with_optimizer else ""
-        yield f"    training = await service.create_training_client_from_state{load}(START)"
+        yield f"    training = await service.create_training_client_from_state{load}(MODEL)"
     else:
         yield f'    seed = derive_seed(SEED, "lora", {literal(stage.model.name)}) % 2**31'
         yield "    training = await service.create_lora_training_client(**MODEL, seed=seed)"
     yield "    tokenizer = training.get_tokenizer()"
-    yield "    checkpoints = Checkpoints(service, training, KEEP, TTL_SECONDS)"
     for track in stage.track:
         wanted = {"project": track.args["project"], "name": track.args["run"]}
         call = Call("run = wandb.init", given({k: v for k, v in wanted.items() if v is not None}))
         yield f"    {written(call, 4)}"
     if limits := limits_of(stage):
         yield f"    {written(Call('budget = Budget', given(limits)), 4)}"
-    yield "    used = Counter[str]()  # tokens"
+        yield "    used = Counter[str]()  # tokens"
+    yield "    saved = list[str]()"
 
 
 def limits_of(stage: Training) -> dict[str, Any]:
@@ -122,16 +117,23 @@ def rate_name(stage: Training) -> str:
     return "rate" if any(rate_of(stage, 0)) else "LEARNING_RATE"
 
 
-def ended(stage: Training) -> Iterator[str]:
+def counted(stage: Training, kind: str, text: str, indent: int) -> Iterator[str]:
+    """The line that counts tokens, where there is a budget."""
+    if limits_of(stage):
+        yield f'{" " * indent}used["{kind}"] += {text}'
+
+
+def ended(plan: Plan, stage: Training) -> Iterator[str]:
     """Lines that report, save, and stop."""
-    spent = " or budget.is_spent(used)" if limits_of(stage) else ""
-    due = "stop" if stage.save.every is None else "stop or step % SAVE_EVERY == 0"
+    save, spent = stage.save, " or budget.is_spent(used)" if limits_of(stage) else ""
+    due = "stop" if save.every is None else f"stop or step % {save.every} == 0"
+    kept = [literal(save.keep), literal(save.ttl_seconds)]
     yield "        report(metrics, step, steps, measured)"
     if stage.track:
         yield "        run.log(measured, step=step)"
     yield f"        stop = step == steps{spent}"
-    yield f"        if {due}:"
-    yield "            await checkpoints.save(step)"
+    yield f"        if {due}:{origin(plan, stage, 'save.every')}"
+    yield f"            {Call('await save', ['service', 'training', 'step', 'saved', *kept])}"
     yield "        if stop:"
     yield "            break"
 

@@ -23,7 +23,7 @@ from rlc.catalog import (
 from rlc.chat import load_template
 from rlc.data import Code, load_attribute, parameter_names
 from rlc.emit.script.literals import Call, Expression, given, literal, named, written
-from rlc.plan import EnvPlan, Split, base_split, hub_dataset, located
+from rlc.plan import EnvPlan, Rollouts, Split, base_split, hub_dataset, located
 
 OBSERVATIONS: Mapping[str, dict[str, bool]] = {  # arguments of GEM's ObservationWrapper
     "concat": {"include_action": False, "include_chat_template": False},
@@ -88,10 +88,12 @@ class Opening:
         return Call(name, [*given(code.args), *more])
 
 
-def environments(envs: tuple[EnvPlan, ...], recipe: str, folder: str) -> Iterator[str]:
+def environments(source: Rollouts, recipe: str, folder: str) -> Iterator[str]:
     """Yield the function that opens the environments of a stage."""
-    opening = Opening(recipe, folder)
-    made = [Call("Env", _env(env, opening)) for env in envs]
+    opening, envs = Opening(recipe, folder), source.envs
+    shared = {"top_p": source.sampling.top_p, "top_k": source.sampling.top_k}
+    shared = {name: one for name, one in shared.items() if one not in (1.0, -1)}
+    made = [Call("Env", _env(env, opening, shared)) for env in envs]
     yield "async def environments(tokenizer: Any) -> list[Env]:"
     if any(is_chat(env) for env in envs):
         yield "    renderer = get_renderer(RENDERER, tokenizer)"
@@ -99,13 +101,13 @@ def environments(envs: tuple[EnvPlan, ...], recipe: str, folder: str) -> Iterato
     yield f"    return {written(Call('', made, '[]'), 4, 7)}"
 
 
-def _env(env: EnvPlan, opening: Opening) -> Iterator[Expression]:
+def _env(env: EnvPlan, opening: Opening, shared: Mapping[str, Any]) -> Iterator[Expression]:
     own = env.rollouts
     yield literal(env.name)
     yield f"weight={literal(env.weight)}"
     yield f"group={literal(own.group)}"
-    yield f"temperature={literal(own.temperature)}"
-    yield f"max_tokens={literal(own.max_tokens)}"
+    params = {"max_tokens": own.max_tokens, "temperature": own.temperature, **shared}
+    yield named("params=", Call("types.SamplingParams", given(params)))
     yield named("tasks=", TASKS[env.source](env, opening))
     yield named("prompts=lambda: ", _prompts(env))
 

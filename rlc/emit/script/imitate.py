@@ -16,6 +16,7 @@ from rlc.data import hashed
 from rlc.emit.script.common import (
     assigned,
     constants,
+    counted,
     ended,
     main,
     opened,
@@ -51,16 +52,17 @@ def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
     yield "        batch = [one for number in numbers for one in examples[number]]"
     yield '        gradient = training.forward_backward(batch, "cross_entropy")'
     yield from rate_of(stage, 8)
-    yield f"        loss = await update(training, gradient, {rate_name(stage)}, ADAM)"
-    yield '        used["trained"] += sum(one.model_input.length for one in batch)'
+    yield f"        loss = await update(training, gradient, {rate_name(stage)})"
+    yield from counted(stage, "trained", "sum(one.model_input.length for one in batch)", 8)
     yield '        measured = {"loss/mean": loss / weight_of(batch), "loss/sum": loss}'
     if stage.heldout is not None:
         due = "" if stage.every is None else f" or step % {stage.every} == 0"
         yield f"        if step == steps{due}:"
         yield "            scored = [one for example in heldout for one in example]"
         yield '            measured["heldout/loss"] = await heldout_loss(training, scored)'
-        yield '            used["prefill"] += sum(one.model_input.length for one in scored)'
-    yield from ended(stage)
+        read = "sum(one.model_input.length for one in scored)"
+        yield from counted(stage, "prefill", read, 12)
+    yield from ended(plan, stage)
 
 
 def _examples(stage: Training, data: AnyData, opening: Opening) -> Expression:

@@ -53,7 +53,10 @@ def script(plan: Plan, path: str = "train.py") -> str:
         raise EmitError(found)
     (stage,) = plan.trainings
     kind = _BY_KIND[stage]
-    text = stitched(kind.body(plan, stage, path), IMPORTS, kind.instead(stage))
+    body = kind.body(plan, stage, path)
+    if "HERE" in body:
+        body = f"HERE = Path(__file__).parent\n{body}"
+    text = stitched(body, IMPORTS, kind.instead(stage))
     needed = {one.module.partition(".")[0] for one in imported(ast.parse(text))}
     packages = [package for module, package in _PACKAGES.items() if module in needed]
     return "\n".join([*_docstring(plan, stage, os.path.basename(path), packages), "", text])

@@ -12,7 +12,9 @@ from rlc.emit.script.common import (
     asked_model,
     assigned,
     constants,
+    counted,
     ended,
+    limits_of,
     main,
     opened,
     origin,
@@ -41,10 +43,10 @@ def reinforcement_body(plan: Plan, stage: Training, path: str) -> str:
     parts = [*constants(plan, stage), *_values(plan, stage, own), MARK]
     if own is not None:
         parts += ["# fmt: off", own.source.rstrip("\n"), "# fmt: on", "", ""]
-    parts += [*environments(stage.of(Rollouts).envs, plan.recipe, folder), "", ""]
+    parts += [*environments(stage.of(Rollouts), plan.recipe, folder), "", ""]
     parts += [*advantages(stage.of(PolicyGradient).advantage), "", ""]
     parts += [*_trained(stage), "", "", *_data(stage, own), "", ""]
-    return "\n".join([*parts, *_train(stage, os.path.basename(path), own), *main()])
+    return "\n".join([*parts, *_train(plan, stage, os.path.basename(path), own), *main()])
 
 
 def variants(stage: Training) -> list[str]:
@@ -52,7 +54,8 @@ def variants(stage: Training) -> list[str]:
     source = stage.of(Rollouts)
     limited = source.sampling.max_prompt_tokens or source.sampling.max_episode_tokens
     of_tokens = any(env.source == "cookbook" for env in source.envs)
-    return [*(["limits"] if limited else []), *(["cookbook"] if of_tokens else [])]
+    chosen = {"limits": limited, "cookbook": of_tokens, "single": len(source.envs) == 1}
+    return [name for name, wanted in chosen.items() if wanted]
 
 
 def _own_loss(stage: Training) -> TorchFunction | None:
@@ -64,32 +67,20 @@ def _own_loss(stage: Training) -> TorchFunction | None:
 
 def _values(plan: Plan, stage: Training, own: TorchFunction | None) -> Iterator[str]:
     source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
-    yield f"# A batch{origin(plan, stage, 'batch.count').replace('  #', ':')}"
+    told = origin(plan, stage, "batch.count")
     if source.batch.kind == "groups":
-        yield assigned("GROUPS", source.batch.count)
+        yield assigned("GROUPS", source.batch.count, told)
     else:
-        yield assigned("TURNS", source.batch.count, "  # trained on in each step")
+        yield assigned("TURNS", source.batch.count, f"{told}; trained on in each step")
         yield assigned("PARALLEL", source.batch.parallel, "  # episodes side by side")
-    shared = {"top_p": source.sampling.top_p, "top_k": source.sampling.top_k}
-    usual = {"top_p": 1.0, "top_k": -1}
-    yield "SAMPLING: dict[str, float] = " + literal(
-        {name: one for name, one in shared.items() if one != usual[name]}
-    )
-    if variants(stage)[:1] == ["limits"]:
+    if "limits" in variants(stage):
         yield assigned("MAX_PROMPT_TOKENS", source.sampling.max_prompt_tokens)
         yield assigned("MAX_EPISODE_TOKENS", source.sampling.max_episode_tokens)
     yield assigned("RETRIES", source.on_error.retries, "  # of an episode that fails")
-    yield assigned("STOPS", source.on_error.then == "stop", "  # where they do not help")
     if objective.aggregate.length:
         yield assigned("LENGTH", objective.aggregate.length)
-    yield f"# The loss{origin(plan, stage, 'loss.name').replace('  #', ':')}"
-    for line in loss_formula(objective.loss):
-        yield f"#   {line}"
     if own is not None:
         yield assigned("LOSS_INPUTS", own.ranks)
-    else:
-        yield assigned("LOSS", objective.loss.name)
-        yield assigned("LOSS_CONFIG", objective.loss.config or None)
 
 
 def _trained(stage: Training) -> Iterator[str]:
@@ -98,10 +89,18 @@ def _trained(stage: Training) -> Iterator[str]:
     recorded = loss_traits(stage.of(PolicyGradient).loss).recorded
     yield f"def trained({'step: int, ' * by_turns}episodes: list[Episode]) -> list[list[Trained]]:"
     yield '    """The sequences that are trained on, of each episode that has any."""'
-    yield "    kept = advantages(episodes)"
-    every = "[episode for episode, _ in kept]"
-    yield f"    chosen = {f'some_turns({every}, TURNS, step)' if by_turns else f'all_turns({every})'}"
-    yield "    rows = [(*row, which) for row, which in zip(kept, chosen, strict=True)]"
+    scheme = stage.of(PolicyGradient).advantage
+    if scheme.keep is not None:
+        yield "    keep = kept(episodes)"
+        yield "    episodes = [one for one, left in zip(episodes, keep, strict=True) if left]"
+    if scheme.require is not None:
+        yield "    if not required(episodes).all():"
+        yield '        raise ValueError("an episode has no advantage: it stands alone")'
+    rows = "episodes, advantages(episodes)"
+    if by_turns:
+        yield "    chosen = some_turns(episodes, TURNS, step)"
+        rows += ", chosen"
+    yield f"    rows = zip({rows}, strict=True)"
     yield "    played = [own for row in rows if (own := sequences(*row))]"
     yield f"    return {'[[trimmed(one) for one in own] for own in played]' if recorded else 'played'}"
 
@@ -113,7 +112,10 @@ def _data(stage: Training, own: TorchFunction | None) -> Iterator[str]:
     weight = WEIGHTS.get(kind, "")
     count = "len(own)" if objective.loss.by_sequence else "sum(one.tokens for one in own)"
     yield "def data_of(played: list[list[Trained]]) -> list[tinker.Datum]:"
-    yield f'    """The datums of an update, by {kind}."""'
+    yield f'    """The datums of an update, by {kind} of {objective.loss.name}.'
+    yield ""
+    yield from (f"    {line}" for line in loss_formula(objective.loss))
+    yield '    """'
     if "total" in weight:
         of_all = (
             "for own in played"
@@ -161,7 +163,7 @@ def _data(stage: Training, own: TorchFunction | None) -> Iterator[str]:
     yield "    return data"
 
 
-def _train(stage: Training, name: str, own: TorchFunction | None) -> Iterator[str]:
+def _train(plan: Plan, stage: Training, name: str, own: TorchFunction | None) -> Iterator[str]:
     source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
     loss, by_turns = loss_traits(objective.loss), source.batch.kind == "turns"
     yield "async def train(steps: int, metrics: str) -> None:"
@@ -181,18 +183,21 @@ def _train(stage: Training, name: str, own: TorchFunction | None) -> Iterator[st
     yield f"        sampler = {Call('await training.save_weights_and_get_sampling_client', recorded)}"
     yield "        if same is None:"
     yield "            same = await repeats(sampler, tokenizer)"
-    yield "        player = Player(sampler, same, used)"
+    sampler = "Counted(sampler, used)" if limits_of(stage) else "sampler"
+    yield f"        player = Player({sampler}, same)"
     if by_turns:
         yield "        episodes = await play_turns(player, envs, cursor, TURNS, PARALLEL)"
     else:
-        yield "        episodes = await play_groups(player, next_tasks(envs, cursor, GROUPS))"
+        stops = ", stops=True" if source.on_error.then == "stop" else ""
+        yield "        tasks = next_tasks(envs, cursor, GROUPS)"
+        yield f"        episodes = await play_groups(player, tasks{stops})"
     yield f"        played, loss = trained({'step, ' * by_turns}episodes), 0.0"
     if objective.kl or objective.teacher or loss.reaches_prompt:
         yield "        made = [one for own in played for one in own]"
     yield from _scored(stage)
     if loss.reaches_prompt:
         yield "        await anchored(training, made)"
-        yield '        used["prefill"] += sum(len(one.inputs) for one in made)'
+        yield from counted(stage, "prefill", "sum(len(one.inputs) for one in made)", 8)
     yield from rate_of(stage, 8)
     several = source.batch.updates > 1
     if several:
@@ -202,12 +207,15 @@ def _train(stage: Training, name: str, own: TorchFunction | None) -> Iterator[st
     if own is not None:
         yield f"{indent}    gradient = training.forward_backward_custom(data, own_loss)"
     else:
-        yield f"{indent}    gradient = training.forward_backward(data, LOSS, LOSS_CONFIG)"
-    yield f"{indent}    loss += await update(training, gradient, {rate_name(stage)}, ADAM)"
-    yield f'{indent}    used["trained"] += sum(one.model_input.length for one in data)'
-    yield "        reward = float(np.mean([episode.reward for episode in episodes]))"
+        config = [literal(objective.loss.config)] if objective.loss.config else []
+        arguments = ["data", literal(objective.loss.name), *config]
+        yield f"{indent}    gradient = {Call('training.forward_backward', arguments)}"
+    yield f"{indent}    loss += await update(training, gradient, {rate_name(stage)})"
+    trained = "sum(one.model_input.length for one in data)"
+    yield from counted(stage, "trained", trained, len(indent) + 4)
+    yield "        reward = fmean(episode.reward for episode in episodes)"
     yield '        measured = {"reward/mean": reward, "loss/sum": loss}'
-    yield from ended(stage)
+    yield from ended(plan, stage)
 
 
 def _asked(stage: Training) -> Iterator[tuple[str, ModelPlan]]:

@@ -20,12 +20,24 @@ _JOB = f"{_PIECES}job"  # the values that each script gives anew
 _SECTIONS = tuple(  # in the order of a program; of two pieces with one name the first is taken
     _PIECES + module
     for module in (
-        *("records", "prompts", "rows", "tasks", "grading", "gem_games", "cookbook", "limits"),
-        *("rollouts", "advantages", "datums", "recorded", "penalty", "imitation"),
+        *(
+            "records",
+            "prompts",
+            "rows",
+            "tasks",
+            "grading",
+            "gem_games",
+            "cookbook",
+            "limits",
+            "single",
+        ),
+        *("rollouts", "statistics", "datums", "recorded", "penalty", "imitation"),
         "training",
     )
 )
-_VARIANTS = (f"{_PIECES}cookbook", f"{_PIECES}limits")  # only where they are asked for
+_VARIANTS = tuple(
+    _PIECES + one for one in ("cookbook", "limits", "single")
+)  # only where they are asked for
 MARK = "# ---- pieces\n"  # where they stand in a body
 
 
@@ -105,7 +117,7 @@ def stitched(body: str, imports: str, instead: Sequence[str] = ()) -> str:
     assert needed.values <= {*own.definitions}, needed.values - {*own.definitions}
     constants, _, functions = body.partition(MARK)
     parts = [_import_lines(needed.imports), constants.strip("\n"), *_texts(needed)]
-    return _spaced([*parts, "# ---- This job", functions.strip("\n")])
+    return _spaced([*parts, functions.strip("\n")])
 
 
 def _texts(needed: _Needed) -> Iterator[str]:
@@ -118,8 +130,6 @@ def _texts(needed: _Needed) -> Iterator[str]:
                 reached.add({one.name}, code_of(home))
         chosen = {k: v for k, v in reached.definitions.items() if k in left}
         chosen = {k: v for k, v in chosen.items() if k[0] not in _SECTIONS or k[0] == module}
-        if chosen and module:
-            yield f"# ---- {code_of(module).title}"
         for home in dict.fromkeys(home for home, _ in sorted(chosen, key=lambda k: k[0] == module)):
             for name in code_of(home).definitions:
                 if (home, name) in chosen:

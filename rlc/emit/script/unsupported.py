@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.algo import AdvantageScheme, Baseline, Clip, Returns, Scale, needs_batch
+from rlc.algo import needs_batch
 from rlc.catalog import (
     CATALOGUE,
     DEFAULT_DEADLINES,
@@ -30,6 +30,7 @@ from rlc.catalog import (
     wrapper_traits,
 )
 from rlc.data import Code, DataError, OwnFunction, load_attribute, search_beside
+from rlc.emit.script.advantages import unwritten
 from rlc.emit.script.environments import GRADES, KNOWN_ROWS
 from rlc.lang import Diagnostic, Severity, Span, read_source
 from rlc.plan import (
@@ -226,27 +227,9 @@ def _values(stage: Training) -> Iterator[tuple[str, str]]:
         yield "loss", f"`{name}`: a script computes no logprobs of the trainer beforehand"
     if loss.pull is not None and weighs is not None:
         yield "aggregate", f"`{name}()` is written with `token_sum()` only"
-    if not _computes(objective.advantage):
+    for part in dict.fromkeys(unwritten(objective.advantage)):
         name = objective.advantage.name
-        yield "advantage", f"`{name}` has a step that a script does not compute"
-
-
-def _computes(scheme: AdvantageScheme) -> bool:
-    """Whether the pieces have all steps of a scheme."""
-    known = scheme.returns == Returns(scheme.returns.unit, scheme.returns.gamma)
-    known &= scheme.returns.unit in ("episode", "turn") and scheme.constant in ("keep", "drop")
-    for step in scheme.steps:
-        if isinstance(step, Baseline):
-            same = Baseline(step.kind, step.over, step.weight, step.singleton)
-            known &= step == same and step.kind in ("mean", "leave_one_out", "length_weighted")
-            known &= step.singleton in ("zero", "raw")
-        elif isinstance(step, Scale):
-            parts = (step.kind, step.over, step.weight, step.ddof, step.eps, step.eps_place)
-            known &= step == Scale(*parts) and step.kind == "std"
-            known &= step.eps_place in ("outside", "inside")
-        else:
-            known &= isinstance(step, Clip)
-    return known
+        yield "advantage", f"`{name}` reads `{part}`, which a script does not compute"
 
 
 def _sft(stage: Training) -> Iterator[Misfit]:
