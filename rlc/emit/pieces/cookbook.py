@@ -31,9 +31,6 @@ class Tokens:
         return tokens, "stop" if done else "length"
 
 
-NOT_COMPARED = [one.compute_group_rewards for one in (EnvGroupBuilder, ProblemGroupBuilder)]
-
-
 class Groups:
     """The groups of a data set, batch after batch, epoch after epoch."""
 
@@ -44,7 +41,8 @@ class Groups:
     async def open(self, number: int, _seed: int, _size: int) -> list[Member]:
         batch, at = divmod(number % self.count, self.size)
         builder = self.data.get_batch(batch)[at]
-        if type(builder).compute_group_rewards not in NOT_COMPARED:
+        usual = [one.compute_group_rewards for one in (EnvGroupBuilder, ProblemGroupBuilder)]
+        if type(builder).compute_group_rewards not in usual:
             raise TypeError(f"{type(builder).__name__} compares the episodes of a group")
         envs = await builder.make_envs()
         firsts = await asyncio.gather(*(env.initial_observation() for env in envs))

@@ -11,17 +11,17 @@ from tinker import types
 
 from rlc.emit.pieces.job import SEED, STAGE
 from rlc.emit.pieces.prompts import model_input
-from rlc.emit.pieces.records import Array, Episode, Turn
+from rlc.emit.pieces.records import Episode, Turn
+from rlc.emit.pieces.statistics import Array
 from rlc.seeds import derive_seed
 
 
 @dataclass
 class Trained:
-    """A sequence: its tokens with the next ones as targets, and for each target the sampler's
-    logprob, the advantage, and whether it was sampled and is trained on."""
+    """A sequence: its tokens, and for each after the first the sampler's logprob, the advantage,
+    and whether it was sampled and is trained on."""
 
-    inputs: list[Any]
-    targets: Array
+    tokens: list[Any]
     logprobs: Array
     advantages: Array
     mask: Array
@@ -30,7 +30,7 @@ class Trained:
     ref: Array | None = None  # the logprob under a model that scores it
 
     @property
-    def tokens(self) -> int:
+    def count(self) -> int:
         return int(self.mask.sum())
 
 
@@ -50,19 +50,16 @@ def joined(turns: Sequence[Turn]) -> list[tuple[list[Any], list[float], list[int
     return made
 
 
-def sequences(episode: Episode, values: Array, chosen: Any = None) -> list[Trained]:
-    """The sequences of an episode, whose turns have these advantages; of which those that are
-    ``chosen`` are trained on, or all."""
-    made = []
+def sequences(episode: Episode, value: Any, chosen: Any = None) -> list[Trained]:
+    """The sequences of an episode with its advantage, or those of its turns; of which those that
+    are ``chosen`` are trained on, or all."""
+    made, values = [], np.resize(value, len(episode.turns))
     for tokens, logprobs, turns in joined(episode.turns):
         turn = np.array(turns[1:])
         mask = (turn >= 0) & (True if chosen is None else chosen[turn])
-        targets = [token if isinstance(token, int) else 0 for token in tokens[1:]]
         sampled = np.where(mask, np.array(logprobs[1:]), 0.0)
         advantages = np.where(mask, values[turn], 0.0)
-        made.append(
-            Trained(tokens[:-1], np.array(targets), sampled, advantages, mask, turn, episode)
-        )
+        made.append(Trained(tokens, sampled, advantages, mask, turn, episode))
     return [one for one in made if one.mask.any()]
 
 
@@ -76,12 +73,13 @@ def some_turns(episodes: Sequence[Episode], count: int, step: int) -> list[Array
     return np.split(chosen, np.cumsum(turns)[:-1])
 
 
-def datum(inputs: Sequence[Any], targets: Array, **floats: Any) -> types.Datum:
-    """A sequence with what its loss reads, in the form of the service."""
+def datum(tokens: Sequence[Any], **floats: Any) -> types.Datum:
+    """A sequence with what its loss reads of each token after the first; images are no targets."""
+    targets = np.array([one if isinstance(one, int) else 0 for one in tokens[1:]], dtype=np.int64)
     arrays = {name: np.asarray(array, dtype=np.float32) for name, array in floats.items()}
-    read = {"target_tokens": targets.astype(np.int64), **arrays}
+    read = {"target_tokens": targets, **arrays}
     return types.Datum(
-        model_input=model_input(inputs),
+        model_input=model_input(tokens[:-1]),
         loss_fn_inputs={name: types.TensorData.from_numpy(array) for name, array in read.items()},
     )
 
@@ -98,7 +96,7 @@ def own_inputs(one: Trained, known: Mapping[str, Any], names: Sequence[str]) -> 
 async def anchored(training: Any, made: list[Trained]) -> list[Trained]:
     """The sequences with the trainer's own logprobs where nothing is trained on. The service pulls
     every token to the logprobs that it is given; these have no gradient."""
-    plain = [datum(one.inputs, one.targets, weights=one.advantages) for one in made]
+    plain = [datum(one.tokens, weights=one.advantages) for one in made]
     output = await training.forward(plain, "cross_entropy")
     for one, row in zip(made, output.loss_fn_outputs, strict=True):
         one.logprobs = np.where(one.mask, one.logprobs, row["logprobs"].to_numpy())

@@ -19,8 +19,8 @@ class AlgorithmError(ValueError):
 
 async def score(model: Any, made: Sequence[Trained]) -> None:
     """Ask a model for the logprobs of the targets of sequences."""
-    whole = [model_input([*one.inputs, int(one.targets[-1])]) for one in made]
-    rows = await asyncio.gather(*(model.compute_logprobs(tokens) for tokens in whole))
+    asked = (model.compute_logprobs(model_input(one.tokens)) for one in made)
+    rows = await asyncio.gather(*asked)
     for one, row in zip(made, rows, strict=True):
         one.ref = np.array([logprob or 0.0 for logprob in row[1:]])
 

@@ -16,8 +16,8 @@ Reply = tuple[str, int, int]  # its sampled sequence, and its tokens in that to 
 def trimmed(one: Trained) -> Trained:
     """A sequence up to the last token that is trained on."""
     end = int(np.flatnonzero(one.mask)[-1]) + 1
-    arrays = (one.targets, one.logprobs, one.advantages, one.mask, one.turns)
-    return Trained(one.inputs[:end], *(array[:end] for array in arrays), one.episode)
+    arrays = (one.logprobs, one.advantages, one.mask, one.turns)
+    return Trained(one.tokens[: end + 1], *(array[:end] for array in arrays), one.episode)
 
 
 def with_replies(made: types.Datum, one: Trained) -> types.Datum:
@@ -26,7 +26,7 @@ def with_replies(made: types.Datum, one: Trained) -> types.Datum:
     for turn in dict.fromkeys(one.turns[one.mask].tolist()):
         at = np.flatnonzero(one.turns == turn) + 1  # target t is token t + 1
         replies.append((one.episode.turns[turn].sequence_id, int(at[0]), int(at[-1]) + 1))
-    length = len(one.inputs)
+    length = len(one.tokens) - 1
     return made.with_provenance(spans(replies, 0, length), spans(replies, 1, length + 1))
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from tinker import types
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -41,12 +38,8 @@ class Episode:
 
     env: str
     task: int
-    turns: list[Turn] = field(default_factory=list)
-
-    @property
-    def task_of(self) -> tuple[str, int]:
-        return self.env, self.task
+    turns: list[Turn]
 
     @property
     def reward(self) -> float:
-        return sum(turn.reward for turn in self.turns)
+        return sum(turn.reward for turn in reversed(self.turns))

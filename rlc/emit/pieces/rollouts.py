@@ -22,7 +22,6 @@ class Player:
 
     sampler: Any
     repeats: bool  # the service gives all samples of a request the same random numbers
-    asked: int = 0  # replies, those of failed episodes included
 
     async def play(self, env: Env, number: int) -> list[Episode]:
         """All episodes of a task; their first replies come from one request."""
@@ -34,8 +33,7 @@ class Player:
         return list(await asyncio.gather(*members))
 
     async def begin(self, env: Env, game: Any, count: int, seed: int) -> list[Any]:
-        prompts = env.prompts()
-        seed = derive_seed(seed, "open")
+        prompts, seed = env.prompts(), derive_seed(seed, "open")
         return await self.sample(env, prompts.observe(game.first), prompts.stop, count, seed)
 
     async def member(
@@ -78,7 +76,6 @@ class Player:
         seeds = [sample_seed(seed, i) for i in range(count)] if alone else [seed]
         each = [env.params.model_copy(update={"seed": one, "stop": stop}) for one in seeds]
         asked = (self.sampler.sample(text, count // len(seeds), params) for params in each)
-        self.asked += count
         return [reply for one in await asyncio.gather(*asked) for reply in one.sequences]
 
 
@@ -101,20 +98,29 @@ def next_tasks(envs: Sequence[Env], cursor: dict[str, int], count: int) -> list[
     return [(known[name], number) for name, number in drawn]
 
 
-async def play_groups(
-    player: Player, tasks: Sequence[tuple[Env, int]], stops: bool = False
-) -> list[Episode]:
-    """The episodes of some tasks, without those that failed, unless one ``stops`` the run."""
+async def play_groups(player: Player, tasks: Sequence[tuple[Env, int]]) -> list[Episode]:
+    """The episodes of some tasks that did not fail."""
     groups = await asyncio.gather(*(player.play(env, number) for env, number in tasks))
-    episodes = [episode for group in groups for episode in group]
-    played = [episode for episode in episodes if episode.turns]
-    if not played or (stops and len(played) < len(episodes)):
-        raise RuntimeError(f"{len(episodes) - len(played)} of {len(episodes)} episodes failed")
+    played = [episode for group in groups for episode in group if episode.turns]
+    if not played:
+        raise RuntimeError("every episode failed")
     return played
 
 
+@dataclass
+class CountingPlayer(Player):
+    """A player that counts the replies it asks for, those of failed episodes included."""
+
+    asked: int = 0
+
+    async def sample(self, *request: Any) -> list[Any]:
+        replies = await super().sample(*request)
+        self.asked += len(replies)
+        return replies
+
+
 async def play_turns(
-    player: Player, envs: Sequence[Env], cursor: dict[str, int], count: int, parallel: int
+    player: CountingPlayer, envs: Sequence[Env], cursor: dict[str, int], count: int, parallel: int
 ) -> list[Episode]:
     """Episodes side by side, again and again, until they have so many turns, or have lost as many
     replies."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlc.emit.pieces.records import Array
+Array = np.ndarray[Any, Any]
 
 
 def labels(keys: Iterable[Hashable]) -> Array:

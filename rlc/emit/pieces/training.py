@@ -25,8 +25,7 @@ async def save(
     saved.append(state.path)
     print(f"saved {state.path}", flush=True)
     while len(saved) > keep:
-        rest = service.create_rest_client()
-        await rest.delete_checkpoint_from_tinker_path(saved.pop(0))
+        await service.create_rest_client().delete_checkpoint_from_tinker_path(saved.pop(0))
 
 
 @dataclass
@@ -46,18 +45,21 @@ class Counted:
 
 
 async def update(training: Any, gradient: Any, rate: float) -> float:
-    """Submit the optimiser step with a gradient, so that the service does both in one go. Return
-    the sum of the loss."""
+    """Submit the optimiser step with a gradient, both in one go; return the sum of the loss."""
     stepped = training.optim_step(types.AdamParams(learning_rate=rate, **ADAM))
     output, _ = await gradient, await stepped
     return float(output.metrics["loss:sum"])
+
+
+def task_of(own: Sequence[Trained]) -> tuple[str, int]:
+    return own[0].episode.env, own[0].episode.task
 
 
 def parts_of(played: Sequence[list[Trained]], count: int) -> list[list[list[Trained]]]:
     """The episodes of each of so many updates, those of a task together."""
     tasks = dict[tuple[str, int], list[list[Trained]]]()
     for own in played:
-        tasks.setdefault(own[0].episode.task_of, []).append(own)
+        tasks.setdefault(task_of(own), []).append(own)
     bounds = np.linspace(0, len(tasks), count + 1).round().astype(int)
     groups = list(tasks.values())
     return [sum(groups[a:b], list[list[Trained]]()) for a, b in pairwise(bounds)]

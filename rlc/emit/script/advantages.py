@@ -15,7 +15,7 @@ SCOPES = {  # by what a script compares: it plays no roles
     "batch_role": "batch",
 }
 _LABELS = {
-    "group": "labels(one.task_of for one in episodes)",
+    "group": "labels((one.env, one.task) for one in episodes)",
     "env": "labels(one.env for one in episodes)",
     "batch": "labels(0 for _ in episodes)",
 }
@@ -71,27 +71,26 @@ def advantages(scheme: AdvantageScheme) -> Iterator[str]:
         yield from _function("required", scheme.require, "0 for an episode without an advantage.")
         yield from ("", "")
     yield from _function(
-        "advantages", scheme.result, f"One value a turn for each episode: {scheme.name}."
+        "advantages",
+        scheme.result,
+        f"The advantage of each episode, or of its turns: {scheme.name}.",
     )
 
 
 def _function(name: str, program: Program, doc: str) -> Iterator[str]:
     writer = _Writer(program)
-    by_turn = name == "advantages"
-    yield f"def {name}(episodes: list[Episode]) -> {'list[Array]' if by_turn else 'Array'}:"
+    given = "list[Array]" if program.shape == "turn" else "Array"
+    yield f"def {name}(episodes: list[Episode]) -> {given}:"
     yield f'    """{doc}"""'
     result = writer.text(program.output)
-    shape = program.shape
-    if shape == "number":
-        result = f"np.full(len({'reward' if by_turn else 'episodes'}), {result})"
-        writer.read(*(["reward"] if by_turn else []))
-    elif by_turn and shape == "episode":
-        result = f"np.repeat({result}, turns)"
-    if by_turn:
+    if program.shape == "number":
+        result = f"np.full(len(episodes), {result})"
+    elif program.shape == "turn":
         writer.read("turns")
+        result = f"split({result}, turns)"
     yield from (f"    {line}" for line in writer.preamble())
     yield from (f"    {line}" for line in writer.lines)
-    yield f"    return split({result}, turns)" if by_turn else f"    return {result}"
+    yield f"    return {result}"
 
 
 class _Writer:
@@ -153,13 +152,16 @@ class _Writer:
         if node.op == "number":
             return repr(node.value), _ATOM if (node.value or 0.0) >= 0 else _UNARY
         if node.op == "input":
-            self.read(str(node.name))
+            if node.name != "reward":
+                self.read(str(node.name))
             return str(node.name), _ATOM
         if node.op == "discounted":
-            self.read("turns")
+            self.read("turns", "reward")
             return f"to_go({self.text(args[0])}, {self.text(args[1])}, turns)", _ATOM
+        if node.over == "turns" and node.op == "sum over" and self.text(args[0]) == "reward":
+            return "np.array([one.reward for one in episodes])", _ATOM
         if node.over == "turns":
-            self.read("turns")
+            self.read("turns", *(name for name in _INPUTS if name == self.text(args[0])))
             return f"per_episode({_TURNS[node.op]}, {self.text(args[0])}, turns)", _ATOM
         if node.over is not None:
             return self._statistic(node, shape), _ATOM

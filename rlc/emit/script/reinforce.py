@@ -33,7 +33,7 @@ WEIGHTS = {
     "seq_mean_token_sum": "1.0 / len(played)",
     "seq_mean_token_mean": "1.0 / (len(played) * count)",
     "seq_mean_token_sum_norm": "1.0 / (len(played) * LENGTH)",
-    "prompt_mean": "1.0 / (len(of_task) * of_task[own[0].episode.task_of])",
+    "prompt_mean": "1.0 / (len(of_task) * of_task[task_of(own)])",
 }
 
 
@@ -45,7 +45,10 @@ def reinforcement_body(plan: Plan, stage: Training, path: str) -> str:
         parts += ["# fmt: off", own.source.rstrip("\n"), "# fmt: on", "", ""]
     parts += [*environments(stage.of(Rollouts), plan.recipe, folder), "", ""]
     parts += [*advantages(stage.of(PolicyGradient).advantage), "", ""]
-    parts += [*_trained(stage), "", "", *_data(stage, own), "", ""]
+    if _is_plain(stage):
+        parts += [*_plain_data(stage), "", ""]
+    else:
+        parts += [*_trained(stage), "", "", *_data(stage, own), "", ""]
     return "\n".join([*parts, *_train(plan, stage, os.path.basename(path), own), *main()])
 
 
@@ -89,13 +92,7 @@ def _trained(stage: Training) -> Iterator[str]:
     recorded = loss_traits(stage.of(PolicyGradient).loss).recorded
     yield f"def trained({'step: int, ' * by_turns}episodes: list[Episode]) -> list[list[Trained]]:"
     yield '    """The sequences that are trained on, of each episode that has any."""'
-    scheme = stage.of(PolicyGradient).advantage
-    if scheme.keep is not None:
-        yield "    keep = kept(episodes)"
-        yield "    episodes = [one for one, left in zip(episodes, keep, strict=True) if left]"
-    if scheme.require is not None:
-        yield "    if not required(episodes).all():"
-        yield '        raise ValueError("an episode has no advantage: it stands alone")'
+    yield from _selected(stage)
     rows = "episodes, advantages(episodes)"
     if by_turns:
         yield "    chosen = some_turns(episodes, TURNS, step)"
@@ -105,28 +102,80 @@ def _trained(stage: Training) -> Iterator[str]:
     yield f"    return {'[[trimmed(one) for one in own] for own in played]' if recorded else 'played'}"
 
 
+def _is_plain(stage: Training) -> bool:
+    """Return whether datums follow from episodes and advantages alone."""
+    source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
+    loss, kind = loss_traits(objective.loss), objective.aggregate.kind
+    asked = objective.kl or objective.teacher or objective.loss.program or objective.loss.mean
+    special = loss.reaches_prompt or loss.recorded or loss.per_sequence or loss.pull
+    several = source.batch.kind == "turns" or source.batch.updates > 1 or kind == "prompt_mean"
+    return not (asked or special or several)
+
+
+def _plain_data(stage: Training) -> Iterator[str]:
+    """The function that makes the datums of episodes."""
+    objective = stage.of(PolicyGradient)
+    scheme, weight = objective.advantage, WEIGHTS.get(objective.aggregate.kind, "")
+    weight, count = weight.replace("played", "episodes"), "len(turn.tokens) for turn in one.turns"
+    yield from _head(stage, "data_of(episodes: list[Episode])")
+    yield from _selected(stage)
+    if "total" in weight:
+        yield f"    total = sum({count.replace('turn in', 'one in episodes for turn in')})"
+    yield "    data = []"
+    yield "    for one, value in zip(episodes, advantages(episodes), strict=True):"
+    if "count" in weight:
+        yield f"        count = sum({count})"
+    if weight:
+        yield f"        weight = {weight}"
+    yield "        for tokens, logprobs, turns in joined(one.turns):"
+    yield "            turn = np.array(turns[1:])"
+    of_token = ("weight * " if weight else "") + ("value[turn]" if scheme.by_turn else "value")
+    yield f"            adv = np.where(turn >= 0, {of_token}, 0.0)"
+    yield "            if adv.any():"
+    read = ["logprobs=logprobs[1:]", "advantages=adv"]
+    read = read if loss_traits(objective.loss).sampler_logprobs else ["weights=adv"]
+    yield f"                data.append({Call('datum', ['tokens', *read])})"
+    yield "    return data"
+
+
+def _head(stage: Training, signature: str) -> Iterator[str]:
+    objective = stage.of(PolicyGradient)
+    yield f"def {signature} -> list[tinker.Datum]:"
+    yield f'    """The datums of an update, by {objective.aggregate.kind} of {objective.loss.name}.'
+    yield ""
+    yield from (f"    {line}" for line in loss_formula(objective.loss))
+    yield '    """'
+
+
+def _selected(stage: Training) -> Iterator[str]:
+    """Lines that leave out the episodes that a scheme does not keep."""
+    scheme = stage.of(PolicyGradient).advantage
+    if scheme.keep is not None:
+        yield "    keep = kept(episodes)"
+        yield "    episodes = [one for one, left in zip(episodes, keep, strict=True) if left]"
+    if scheme.require is not None:
+        yield "    if not required(episodes).all():"
+        yield '        raise ValueError("an episode has no advantage: it stands alone")'
+
+
 def _data(stage: Training, own: TorchFunction | None) -> Iterator[str]:
     """The function that makes the datums of an update."""
     objective = stage.of(PolicyGradient)
     loss, kind = loss_traits(objective.loss), objective.aggregate.kind
     weight = WEIGHTS.get(kind, "")
-    count = "len(own)" if objective.loss.by_sequence else "sum(one.tokens for one in own)"
-    yield "def data_of(played: list[list[Trained]]) -> list[tinker.Datum]:"
-    yield f'    """The datums of an update, by {kind} of {objective.loss.name}.'
-    yield ""
-    yield from (f"    {line}" for line in loss_formula(objective.loss))
-    yield '    """'
+    count = "len(own)" if objective.loss.by_sequence else "sum(one.count for one in own)"
+    yield from _head(stage, "data_of(played: list[list[Trained]])")
     if "total" in weight:
         of_all = (
             "for own in played"
             if objective.loss.by_sequence
             else "for own in played for one in own"
         )
-        yield f"    total = sum({'len(own)' if objective.loss.by_sequence else 'one.tokens'} {of_all})"
+        yield f"    total = sum({'len(own)' if objective.loss.by_sequence else 'one.count'} {of_all})"
     if "of_task" in weight:
         yield "    of_task = Counter[tuple[str, int]]()"
         yield "    for own in played:"
-        yield f"        of_task[own[0].episode.task_of] += {count}"
+        yield f"        of_task[task_of(own)] += {count}"
     yield "    data = []"
     yield "    for own in played:"
     if "count" in weight:
@@ -135,12 +184,12 @@ def _data(stage: Training, own: TorchFunction | None) -> Iterator[str]:
         yield f"        weight = {weight}"
     yield "        for one in own:"
     share = "weight" if weight else "1.0"
-    share += " / one.tokens" if objective.loss.mean else ""
+    share += " / one.count" if objective.loss.mean else ""
     times = "" if share == "1.0" else f"({share}) * " if " " in share else f"{share} * "
     if loss.weighted:
         times = ""
     yield f"            advantages = {times}one.advantages"
-    arguments = ["one.inputs", "one.targets"]
+    arguments = ["one.tokens"]
     if own is not None:
         known = {"logq": "one.logprobs", "adv": "advantages", "ref": "one.ref"}
         items = [f"{literal(name)}: {text}" for name, text in known.items() if name in own.ranks]
@@ -174,7 +223,8 @@ def _train(plan: Plan, stage: Training, name: str, own: TorchFunction | None) ->
     for asked, model in _asked(stage):
         yield f"    {asked} = {asked_model(model)}"
     yield "    envs = await environments(tokenizer)"
-    yield "    cursor = {env.name: 0 for env in envs}"
+    if by_turns or len(source.envs) > 1:
+        yield "    cursor = {env.name: 0 for env in envs}"
     yield "    same = None"
     yield "    for step in range(1, steps + 1):"
     if loss.recorded:
@@ -184,26 +234,35 @@ def _train(plan: Plan, stage: Training, name: str, own: TorchFunction | None) ->
     yield "        if same is None:"
     yield "            same = await repeats(sampler, tokenizer)"
     sampler = "Counted(sampler, used)" if limits_of(stage) else "sampler"
-    yield f"        player = Player({sampler}, same)"
+    yield f"        player = {'Counting' * by_turns}Player({sampler}, same)"
     if by_turns:
         yield "        episodes = await play_turns(player, envs, cursor, TURNS, PARALLEL)"
     else:
-        stops = ", stops=True" if source.on_error.then == "stop" else ""
-        yield "        tasks = next_tasks(envs, cursor, GROUPS)"
-        yield f"        episodes = await play_groups(player, tasks{stops})"
-    yield f"        played, loss = trained({'step, ' * by_turns}episodes), 0.0"
+        if len(source.envs) == 1:
+            numbers = "range((step - 1) * GROUPS, step * GROUPS)"
+            yield f"        tasks = [(envs[0], number) for number in {numbers}]"
+        else:
+            yield "        tasks = next_tasks(envs, cursor, GROUPS)"
+        yield "        episodes = await play_groups(player, tasks)"
+        if source.on_error.then == "stop":
+            yield "        if len(episodes) < sum(env.group for env, _ in tasks):"
+            yield '            raise RuntimeError("an episode failed")'
+    if plain := _is_plain(stage):
+        yield "        loss = 0.0"
+    else:
+        yield f"        played, loss = trained({'step, ' * by_turns}episodes), 0.0"
     if objective.kl or objective.teacher or loss.reaches_prompt:
         yield "        made = [one for own in played for one in own]"
     yield from _scored(stage)
     if loss.reaches_prompt:
         yield "        await anchored(training, made)"
-        yield from counted(stage, "prefill", "sum(len(one.inputs) for one in made)", 8)
+        yield from counted(stage, "prefill", "sum(len(one.tokens) for one in made)", 8)
     yield from rate_of(stage, 8)
     several = source.batch.updates > 1
     if several:
         yield f"        for part in parts_of(played, {source.batch.updates}):"
     indent = " " * (12 if several else 8)
-    yield f"{indent}if data := data_of({'part' if several else 'played'}):"
+    yield f"{indent}if data := data_of({'episodes' if plain else 'part' if several else 'played'}):"
     if own is not None:
         yield f"{indent}    gradient = training.forward_backward_custom(data, own_loss)"
     else:

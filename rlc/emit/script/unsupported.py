@@ -117,6 +117,8 @@ def _train(stage: Training) -> Iterator[Misfit]:
     for name, asked in watched.items():
         if asked:
             yield Misfit(WATCHED, name, f"`{name}`: a script watches nothing of the kind")
+    if source.on_error.then == "stop" and source.batch.kind == "turns":
+        yield Misfit(WATCHED, "on_error", "`stop`: with `turns()` failed rollouts are left out")
     if source.on_error.then == "penalise":
         yield Misfit(WATCHED, "on_error", "`penalise()`: a script leaves failed rollouts out")
     for path, message in _values(stage):
