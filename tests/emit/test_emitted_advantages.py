@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from dialect_batches import Batch, draw_batch, episodes_of, scheme_of
 from rlc.algo.advantages import compute_advantages
 from rlc.catalog.index import builtins_of
 from rlc.emit.pieces import statistics
-from rlc.emit.pieces.records import Episode, Turn
+
 from rlc.emit.script.advantages import advantages, unwritten
 
 SCHEMES = [
@@ -31,21 +32,24 @@ def written(text: str) -> dict[str, Any] | None:
     scheme = scheme_of(text)
     if any(unwritten(scheme)):
         return None
-    space: dict[str, Any] = {**vars(statistics), "Episode": Episode, "np": np}
+    space: dict[str, Any] = {**vars(statistics), "Episode": Any, "np": np}
     exec("\n".join(advantages(scheme)), space)
     return space
 
 
-def played(batch: Batch) -> list[Episode]:
+def played(batch: Batch) -> list[SimpleNamespace]:
     """The batch as the script's episodes."""
+
+    def turns(rollout: Any) -> list[SimpleNamespace]:
+        rows = zip(rollout.rewards, rollout.tokens, strict=True)
+        return [SimpleNamespace(reward=reward, tokens=[0] * count) for reward, count in rows]
+
     return [
-        Episode(
-            str(rollout.env),
-            rollout.group,
-            [
-                Turn([], [0] * tokens, [], reward)
-                for reward, tokens in zip(rollout.rewards, rollout.tokens, strict=True)
-            ],
+        SimpleNamespace(
+            env=rollout.env,
+            task=rollout.group,
+            turns=turns(rollout),
+            reward=sum(reversed(rollout.rewards)),
         )
         for rollout in batch
     ]

@@ -100,7 +100,8 @@ def all_of(data: Any) -> list[list[types.Datum]]:
 
 def weight_of(data: Sequence[types.Datum]) -> float:
     """The sum of the weights of tokens."""
-    return fsum(float(one.loss_fn_inputs["weights"].to_numpy().sum()) for one in data)
+    weights = (one.loss_fn_inputs["weights"].to_numpy() for one in data)
+    return fsum(float(one.astype(np.float64).sum()) for one in weights)
 
 
 async def heldout_loss(training: Any, data: Sequence[types.Datum]) -> float:

@@ -141,7 +141,7 @@ def ended(plan: Plan, stage: Training) -> Iterator[str]:
 def asked_model(model: ModelPlan) -> str:
     """Return the call that opens a model that is not trained."""
     of = f"model_path={literal(model.weights)}" if model.weights else ""
-    return f"service.create_sampling_client({of or f'base_model={literal(model.base)}'})"
+    return f"await service.create_sampling_client({of or f'base_model={literal(model.base)}'})"
 
 
 def main() -> Iterator[str]:

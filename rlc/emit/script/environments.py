@@ -21,7 +21,7 @@ from rlc.catalog import (
     wrapper_traits,
 )
 from rlc.chat import load_template
-from rlc.data import Code, load_attribute, parameter_names
+from rlc.data import Code, lacking, load_attribute, parameter_names, signature_of
 from rlc.emit.script.literals import Call, Expression, given, literal, named, written
 from rlc.plan import EnvPlan, Rollouts, Split, base_split, hub_dataset, located
 
@@ -31,6 +31,9 @@ OBSERVATIONS: Mapping[str, dict[str, bool]] = {  # arguments of GEM's Observatio
     "concat_chat": {"include_action": True, "include_chat_template": True},
 }
 KNOWN_ROWS = {"gsm8k": "gsm8k", "math": "competition_math"}  # what reads a set of that name
+# What builders of the cookbook are given where they need it; groups are taken one by one.
+OFFERS = {"renderer": "get_renderer(RENDERER, tokenizer)", "tokenizer": "tokenizer"}
+OFFERS |= dict.fromkeys(COOKBOOK_BATCHES, "1")
 # What compares a reply with an answer, by the name of the grader.
 GRADES = {"math": "same_maths", **{n: n for n in ("cookbook_math", "numeric", "exact", "regex")}}
 
@@ -83,8 +86,12 @@ class Opening:
 
     def builder(self, code: Code, decided: Mapping[str, str]) -> Call:
         """Return the call of a builder of the cookbook, with what the recipe decides."""
-        name, names = self.own(code.target), parameter_names(load_attribute(code.target))
-        more = [f"{key}={text}" for key, text in decided.items() if key in names]
+        made = load_attribute(code.target)
+        name, names = self.own(code.target), parameter_names(made)
+        known = {key: text for key, text in decided.items() if key in names}
+        needed = lacking(signature_of(made), {**code.args, **known})
+        known |= {key: OFFERS[key] for key in needed if key in code.offered}
+        more = [f"{key}={text}" for key, text in known.items()]
         return Call(name, [*given(code.args), *more])
 
 
@@ -213,7 +220,6 @@ def _cookbook(env: EnvPlan, opening: Opening) -> Expression:
     decided = dict.fromkeys(COOKBOOK_MODEL, "tokenizer.name_or_path")
     decided |= dict.fromkeys(COOKBOOK_RENDERER, "RENDERER")
     decided |= dict.fromkeys(COOKBOOK_GROUP, literal(env.rollouts.group))
-    decided |= {name: "1" for name in COOKBOOK_BATCHES if name not in code.args}
     sets = "train, _" if env.args["split"] == "train" else "_, test"
     call = opening.builder(code, decided)
     opening.add(f"{sets} = await {written(call, 4, 20)}()")
