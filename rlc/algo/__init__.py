@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rlc.algo.errors import *
     from rlc.algo.expressions.behaviour import *
     from rlc.algo.expressions.build import *
+    from rlc.algo.expressions.columns import *
     from rlc.algo.expressions.evaluate import *
     from rlc.algo.expressions.formula import *
     from rlc.algo.expressions.known import *
@@ -40,15 +41,16 @@ else:
         errors: AlgorithmError
         expressions.behaviour: degree direction overflows_at ratio_is_bounded unbounded
         expressions.build: Builder validate
+        expressions.columns: advantage_functions unwritten
         expressions.evaluate: batch_values changed_share
         expressions.formula: derivative_formula formula
         expressions.known: Candidate KnownLoss known_loss
         expressions.reader: ExpressionReader
-        expressions.program: ExpressionError Kind NUMBER OperationNode Program Shape
+        expressions.program: ExpressionError Kind NUMBER Program Shape
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
         expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE after_batch
-            differentiable functions_of needs_batch reads_trainer shaped_reward shapes spreads
+            differentiable functions_of needs_batch reads_trainer shaped_reward
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         losses: LOSSES PAIRWISE builtin_loss_and_grad divergence kto
         rewards: outweighing pass_at_k reduce_rewards reward_shape

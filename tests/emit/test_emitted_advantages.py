@@ -11,11 +11,10 @@ import pytest
 from attrs import evolve
 from dialect_batches import Batch, draw_batch, episodes_of, scheme_of
 
+from rlc.algo import episode_statistics
 from rlc.algo.advantages import compute_advantages
+from rlc.algo.expressions.columns import advantage_functions, unwritten
 from rlc.catalog.index import builtins_of
-from rlc.emit.pieces import statistics
-
-from rlc.emit.script.advantages import advantages, unwritten
 
 SCHEMES = [
     *(f"{preset.name}()" for preset in builtins_of("advantage")),
@@ -32,8 +31,8 @@ def written(text: str) -> dict[str, Any] | None:
     scheme = scheme_of(text)
     if any(unwritten(scheme)):
         return None
-    space: dict[str, Any] = {**vars(statistics), "Episode": Any, "np": np}
-    exec("\n".join(advantages(scheme)), space)
+    space: dict[str, Any] = {**vars(episode_statistics), "Episode": Any, "np": np}
+    exec("\n".join(advantage_functions(scheme)), space)
     return space
 
 

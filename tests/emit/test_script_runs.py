@@ -7,7 +7,6 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import SimpleNamespace
@@ -177,7 +176,7 @@ def stage(kind: str, fields: dict[str, str]) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the data that the recipes name."""
     rows = [{"question": f"{n} + 1?", "answer": str(n + 1), "letter": "aeiou"[n]} for n in range(5)]
     rows = [{**row, "prompt": f"A word with {row['letter']}"} for row in rows]
@@ -192,7 +191,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / f"{name}.jsonl").write_text(text, encoding="utf-8")
     (tmp_path / "words.py").write_text(WORDS, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
+    return tmp_path
 
 
 def plan_of(text: str) -> Plan:

@@ -12,8 +12,9 @@ from tinker import types
 from rlc.emit.pieces.job import SEED, STAGE
 from rlc.emit.pieces.prompts import model_input
 from rlc.emit.pieces.records import Episode, Turn
-from rlc.emit.pieces.statistics import Array
 from rlc.seeds import derive_seed
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass
@@ -77,7 +78,7 @@ def datum(tokens: Sequence[Any], **floats: Any) -> types.Datum:
     """A sequence with what its loss reads of each token after the first; images are no targets."""
     targets = np.array([one if isinstance(one, int) else 0 for one in tokens[1:]], dtype=np.int64)
     arrays = {name: np.asarray(array, dtype=np.float32) for name, array in floats.items()}
-    read = {"target_tokens": targets, **arrays}
+    read: dict[str, Array] = {"target_tokens": targets, **arrays}
     return types.Datum(
         model_input=model_input(tokens[:-1]),
         loss_fn_inputs={name: types.TensorData.from_numpy(array) for name, array in read.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from math_verify import parse, verify
+from math_verify import parse, verify  # type: ignore[import-untyped]
 from tinker_cookbook.recipes.math_rl.math_grading import extract_boxed, grade_answer
 
 from rlc.data import final_answer

@@ -27,7 +27,8 @@ async def score(model: Any, made: Sequence[Trained]) -> None:
 
 def penalise(made: Sequence[Trained], coef: float, **settings: Any) -> None:
     """Take the distance from the model that has scored sequences off their advantages."""
-    logprobs, ref = [one.logprobs for one in made], [one.ref for one in made]
+    logprobs: list[Any] = [one.logprobs for one in made]
+    ref: list[Any] = [one.ref for one in made]
     masks = [one.mask for one in made]
     changes = kl_penalty(logprobs, ref, masks, coef, **settings)
     for one, change in zip(made, changes, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ Reply = tuple[str, int, int]  # its sampled sequence, and its tokens in that to 
 def trimmed(one: Trained) -> Trained:
     """A sequence up to the last token that is trained on."""
     end = int(np.flatnonzero(one.mask)[-1]) + 1
-    arrays = (one.logprobs, one.advantages, one.mask, one.turns)
-    return Trained(one.tokens[: end + 1], *(array[:end] for array in arrays), one.episode)
+    names = ("logprobs", "advantages", "mask", "turns")
+    arrays: dict[str, Any] = {name: getattr(one, name)[:end] for name in names}
+    return replace(one, tokens=one.tokens[: end + 1], **arrays)
 
 
 def with_replies(made: types.Datum, one: Trained) -> types.Datum:
@@ -35,11 +37,12 @@ def spans(replies: Sequence[Reply], first: int, end: int) -> list[Any]:
     before it was in the prompt that it answers."""
     made: list[Any] = []
     for name, begin, stop in replies:
-        start, stop, which = max(begin, first), min(stop, end), {"sequence_id": name}
+        start, stop = max(begin, first), min(stop, end)
+        which: dict[str, Any] = {"sequence_id": name}
         if start > first:
             made.append(types.PromptProvenanceSpan(**which, offset=first, length=start - first))
         if stop > start:
-            span = {"offset": start - begin, "length": stop - start}
-            made.append(types.SampledProvenanceSpan(**which, **span))
+            span = which | {"offset": start - begin, "length": stop - start}
+            made.append(types.SampledProvenanceSpan(**span))
         first = stop
     return made

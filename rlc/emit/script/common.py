@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 from rlc.catalog import model_price
 from rlc.emit.script.literals import Call, given, literal, named, value, written
@@ -37,7 +37,12 @@ from rlc.data import sampled_examples
 from rlc.algo import learning_rate
 from rlc.seeds import derive_seed
 """
-_FIELDS = ("base_model", "rank", "train_mlp", "train_attn", "train_unembed")
+T = TypeVar("T")
+
+
+def when(condition: Any, *lines: T) -> Sequence[T]:
+    """Return lines, or other parts, that a script has only if something holds."""
+    return lines if condition else ()
 
 
 def assigned(name: str, plain: Any, comment: str = "") -> str:

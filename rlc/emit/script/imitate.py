@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from rlc.catalog import (
     COOKBOOK_BATCH,
@@ -43,8 +44,8 @@ def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
     yield from opened(stage, os.path.basename(path))
     if any(isinstance(data, Chats) for data in stage.data):
         yield "    renderer = get_renderer(RENDERER, tokenizer)"
-    names = ("examples", "heldout")
-    made = [named(f"{n} = ", _examples(stage, d, opening)) for n, d in zip(names, stage.data)]
+    pairs = zip(("examples", "heldout"), stage.data, strict=False)
+    made = [named(f"{name} = ", _examples(stage, data, opening)) for name, data in pairs]
     yield from (f"    {line}" for line in opening.lines)
     yield from (f"    {written(one, 4)}" for one in made)
     yield "    for step in range(1, steps + 1):"
@@ -69,7 +70,7 @@ def _examples(stage: Training, data: AnyData, opening: Opening) -> Expression:
     if isinstance(data, Chats):
         rows = opening.rows(data.path, data.split, hashed(data), data.count)
         limits = [limit for limit in (data.max_tokens, stage.model.context) if limit is not None]
-        more = {"field": data.messages} if data.messages else {}
+        more: dict[str, Any] = {"field": data.messages} if data.messages else {}
         more |= {"most": min(limits)} if limits else {}
         more |= {"drops": True} if data.too_long == "drop" else {}
         return Call("examples_of", ["renderer", rows, literal(data.train_on), *given(more)])

@@ -11,12 +11,16 @@ from attrs import field, frozen
 WIDTH = 100
 
 
+def _listed(given: Iterable[Expression]) -> tuple[Expression, ...]:
+    return tuple(given)
+
+
 @frozen
 class Call:
     """``start(args)``, or with other brackets a collection."""
 
     start: str
-    args: tuple[Expression, ...] = field(converter=tuple)
+    args: tuple[Expression, ...] = field(converter=_listed)
     brackets: str = "()"
 
     def __str__(self) -> str:
@@ -52,8 +56,8 @@ def written(expression: Expression, indent: int = 0, after: int = 0) -> str:
         inside = f"{' ' * inner}{joined}\n"
     else:
         inside = "".join(f"{' ' * inner}{written(one, inner, 1)},\n" for one in expression.args)
-    opening, closing = expression.brackets
-    return f"{expression.start}{opening}\n{inside}{' ' * indent}{closing}"
+    first, last = expression.brackets[0], expression.brackets[1]
+    return f"{expression.start}{first}\n{inside}{' ' * indent}{last}"
 
 
 def value(plain: Any) -> Expression:

@@ -65,13 +65,14 @@ def script(plan: Plan, path: str = "train.py") -> str:
 def _docstring(plan: Plan, stage: Training, name: str, packages: Sequence[str]) -> Iterator[str]:
     yield f'"""{os.path.basename(plan.recipe)}: {stage.name}, {stage.steps:,} steps on Tinker.'
     yield ""
-    yield f"Written by rlc {__version__} (plan {plan_hash(plan)[:12]}). Comments name the place of the"
-    yield "recipe that decided a value. Change the recipe and write the script again, or go on by hand."
+    made_by = f"rlc {__version__} (plan {plan_hash(plan)[:12]})"
+    yield f"Written by {made_by}. Comments name the place of the recipe that"
+    yield "decided a value. Change the recipe and write the script again, or go on by hand."
     for expectation in plan.expectations:
         yield f"Expected, and so when this was written: {expectation.text}"
     yield ""
     yield f"    python {name} [--steps N] [--metrics metrics.jsonl]"
     yield ""
-    yield f"It needs {', '.join(packages)}; TINKER_API_KEY, and for a"
-    yield "server of one's own TINKER_BASE_URL. The same seed gives what `rlc run` gives on that server."
+    yield f"It needs {', '.join(packages)}; TINKER_API_KEY, and for a server of one's"
+    yield "own TINKER_BASE_URL. The same seed gives what `rlc run` gives on that server."
     yield '"""'

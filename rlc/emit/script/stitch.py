@@ -18,7 +18,7 @@ from rlc.emit.script.literals import WIDTH
 _PIECES = "rlc.emit.pieces."
 _JOB = f"{_PIECES}job"  # the values that each script gives anew
 _SECTIONS = tuple(  # in the order of a program; of two pieces with one name the first is taken
-    _PIECES + module
+    module if module.startswith("rlc.") else _PIECES + module
     for module in (
         *(
             "records",
@@ -31,7 +31,7 @@ _SECTIONS = tuple(  # in the order of a program; of two pieces with one name the
             "limits",
             "single",
         ),
-        *("rollouts", "statistics", "datums", "recorded", "penalty", "imitation"),
+        *("rollouts", "rlc.algo.episode_statistics", "datums", "recorded", "penalty", "imitation"),
         "training",
     )
 )

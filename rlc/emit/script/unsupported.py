@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.algo import needs_batch
+from rlc.algo import needs_batch, unwritten
 from rlc.catalog import (
     CATALOGUE,
     DEFAULT_DEADLINES,
@@ -30,7 +30,6 @@ from rlc.catalog import (
     wrapper_traits,
 )
 from rlc.data import Code, DataError, OwnFunction, load_attribute, search_beside
-from rlc.emit.script.advantages import unwritten
 from rlc.emit.script.environments import GRADES, KNOWN_ROWS
 from rlc.lang import Diagnostic, Severity, Span, read_source
 from rlc.plan import (

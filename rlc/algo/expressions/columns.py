@@ -1,11 +1,17 @@
-"""Advantages as functions of NumPy, written from the programs of a scheme."""
+"""Advantages as Python functions of NumPy, written from the programs of a scheme.
+
+They read what scripts of `rlc emit` keep of episodes, the turns of each with rewards and tokens,
+and take statistics from :mod:`rlc.algo.episode_statistics`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rlc.algo import AdvantageScheme, OperationNode, Program, shapes, spreads
+from rlc.algo.expressions.program import OperationNode, Program
+from rlc.algo.expressions.vocabulary import shapes, spreads
+from rlc.algo.scheme import AdvantageScheme
 
 SCOPES = {  # by what a script compares: it plays no roles
     "group": "group",
@@ -50,7 +56,7 @@ def unwritten(scheme: AdvantageScheme) -> Iterator[str]:
             of_scope = node.over is not None and node.over not in ("turns", "components")
             if node.over == "turns":
                 known = node.op in _TURNS
-            elif of_scope and node.over.startswith("others("):
+            elif of_scope and str(node.over).startswith("others("):
                 known = word in _OF_OTHERS
             elif of_scope:
                 known = node.op in _STATISTICS or word == "count"
@@ -60,7 +66,7 @@ def unwritten(scheme: AdvantageScheme) -> Iterator[str]:
                 yield word
 
 
-def advantages(scheme: AdvantageScheme) -> Iterator[str]:
+def advantage_functions(scheme: AdvantageScheme) -> Iterator[str]:
     """Yield the functions of a scheme: its advantages, and which episodes it keeps or requires."""
     if scheme.keep is not None:
         yield from _function(

@@ -32,7 +32,7 @@ def mean(x: Array, weight: Array) -> Any:
     return np.clip(np.sort(weight * x).sum() / weight.sum(), heavy.min(), heavy.max())
 
 
-def mean_of_others(x: Array, weight: Array) -> Array:
+def mean_of_others(x: Array, weight: Array) -> Any:
     """For each value the mean of the others; alone, itself."""
     if len(x) == 1:
         return x
@@ -42,7 +42,7 @@ def mean_of_others(x: Array, weight: Array) -> Array:
     return np.clip(x - (x - mean(x, weight)) * share, low, high)
 
 
-def max_of_others(x: Array, weight: Array) -> Array:
+def max_of_others(x: Array, weight: Array) -> Any:
     """For each value the largest of the others; alone, itself."""
     del weight
     return x if len(x) == 1 else np.where(x == x.max(), np.sort(x)[-2], x.max())
