@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rlc.algo.expressions.program import OperationNode, Program
-from rlc.algo.expressions.vocabulary import shapes, spreads
+from rlc.algo.expressions.vocabulary import SPREADS, shapes, spreads
 from rlc.algo.scheme import AdvantageScheme
 
 SCOPES = {  # by what a script compares: it plays no roles
@@ -43,6 +43,7 @@ _TURNS = {"sum over": "lambda own: sum(own[::-1])", "first over": "lambda own: o
 _TURNS |= {"last over": "lambda own: own[-1]", "max over": "np.max", "min over": "np.min"}
 _CALLS = {"min": "np.minimum", "max": "np.maximum", "where": "np.where", "clip": "np.clip"}
 _CALLS |= {name: f"np.{name}" for name in ("exp", "log", "sqrt", "abs")}
+_LONG = 50  # characters from which a part gets a line of its own
 _SUM, _PRODUCT, _UNARY, _ATOM = range(1, 5)  # how tightly a text binds
 _LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT}
 
@@ -109,16 +110,13 @@ class _Writer:
         self.texts: list[tuple[str, int]] = []
         self.used: set[str] = set()
         readers = Counter(arg for node in program.nodes for arg in node.args)
-        spread = {node.args[1] for node in program.nodes if node.op == "/"}
         for position, node in enumerate(program.nodes):
             text, level = self._node(position, node)
-            named = (
-                node.name
-                or readers[position] > 1
-                or (position in spread and node.op in ("std over", "rms over"))
-            )
-            if named and node.args and position != program.output:
-                name = self._name(node.name or "u")
+            known = not node.args or position == program.output
+            if not known and (
+                node.name or readers[position] > 1 or node.op in SPREADS or len(text) > _LONG
+            ):
+                name = self._name(node.name or ("spread" if node.op in SPREADS else "u1"))
                 self.lines.append(f"{name} = {text}")
                 text, level = name, _ATOM
             self.texts.append((text, level))
@@ -141,7 +139,8 @@ class _Writer:
         """Yield what the lines read of the episodes."""
         if "length" in self.used:
             self.read("tokens", "turns")
-        for name, text in {**_INPUTS, **_LABELS}.items():
+        repeated = {f"{scope}_of_turn": f"np.repeat({scope}, turns)" for scope in _LABELS}
+        for name, text in {**_INPUTS, **_LABELS, **repeated}.items():
             if name in self.used:
                 yield f"{name} = {text}"
 
@@ -190,8 +189,8 @@ class _Writer:
         self.read(scope)
         label, word = scope, node.op.removesuffix(" over")
         if shape == "turn":
-            self.read("turns")
-            label = f"np.repeat({scope}, turns)"
+            label = f"{scope}_of_turn"
+            self.read("turns", label)
         x, weight, *rest = (self.wide(arg, shape) for arg in node.args)
         if word == "count":
             return (
@@ -214,7 +213,7 @@ class _Writer:
     def _spread(self, position: int, shape: str) -> str:
         """Return the text of what is 0 where a node is made of spreads that are all 0."""
         node = self.program.nodes[position]
-        if node.op in ("std over", "rms over"):
+        if node.op in SPREADS:
             return self.wide(position, shape)
         found = dict.fromkeys(self._spread(a, shape) for a in node.args if self.spreads[a])
         return " + ".join(found)

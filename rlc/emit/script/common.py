@@ -128,19 +128,20 @@ def counted(stage: Training, kind: str, text: str, indent: int) -> Iterator[str]
         yield f'{" " * indent}used["{kind}"] += {text}'
 
 
-def ended(plan: Plan, stage: Training) -> Iterator[str]:
-    """Lines that report, save, and stop."""
-    save, spent = stage.save, " or budget.is_spent(used)" if limits_of(stage) else ""
-    due = "stop" if save.every is None else f"stop or step % {save.every} == 0"
-    kept = [literal(save.keep), literal(save.ttl_seconds)]
-    yield "        report(metrics, step, steps, measured)"
-    if stage.track:
-        yield "        run.log(measured, step=step)"
-    yield f"        stop = step == steps{spent}"
-    yield f"        if {due}:{origin(plan, stage, 'save.every')}"
-    yield f"            {Call('await save', ['service', 'training', 'step', 'saved', *kept])}"
-    yield "        if stop:"
-    yield "            break"
+def ended(plan: Plan, stage: Training) -> list[str]:
+    """Return lines that report, save, and stop."""
+    keep, limited = stage.save, bool(limits_of(stage))
+    last = "stop" if limited else "step == steps"
+    due = last if keep.every is None else f"{last} or step % {keep.every} == 0"
+    saved = ["service", "training", "step", "saved", literal(keep.keep), literal(keep.ttl_seconds)]
+    return [
+        "        report(metrics, step, steps, measured)",
+        *when(stage.track, "        run.log(measured, step=step)"),
+        *when(limited, "        stop = step == steps or budget.is_spent(used)"),
+        f"        if {due}:{origin(plan, stage, 'save.every')}",
+        f"            {Call('await save', saved)}",
+        *when(limited, "        if stop:", "            break"),
+    ]
 
 
 def asked_model(model: ModelPlan) -> str:
@@ -149,16 +150,14 @@ def asked_model(model: ModelPlan) -> str:
     return f"await service.create_sampling_client({of or f'base_model={literal(model.base)}'})"
 
 
-def main() -> Iterator[str]:
-    """The lines of the entry point."""
-    yield ""
-    yield ""
-    yield "def main() -> None:"
-    yield "    parser = argparse.ArgumentParser(description=STAGE)"
-    yield '    parser.add_argument("--steps", type=int, default=STEPS)'
-    yield '    parser.add_argument("--metrics", default="metrics.jsonl")'
-    yield "    asyncio.run(train(**vars(parser.parse_args())))"
-    yield ""
-    yield ""
-    yield 'if __name__ == "__main__":'
-    yield "    main()"
+def main() -> list[str]:
+    """Return the lines of the entry point."""
+    return [
+        "",
+        "",
+        'if __name__ == "__main__":',
+        "    parser = argparse.ArgumentParser(description=STAGE)",
+        '    parser.add_argument("--steps", type=int, default=STEPS)',
+        '    parser.add_argument("--metrics", default="metrics.jsonl")',
+        "    asyncio.run(train(**vars(parser.parse_args())))",
+    ]

@@ -267,7 +267,7 @@ def _train(plan: Plan, stage: Training, name: str, own: TorchFunction | None) ->
         "        loss = 0.0",
         *when(several, f"        for part in parts_of(played, {source.batch.updates}):"),
         f"{' ' * indent}if data := data_of({trained}):",
-        f"{' ' * indent}    gradient = {gradient}",
+        f"{' ' * (indent + 4)}{written(gradient.with_start('gradient = '), indent + 4)}",
         f"{' ' * indent}    loss += await update(training, gradient, {rate_name(stage)})",
         *counted(stage, "trained", "sum(one.model_input.length for one in data)", indent + 4),
         "        reward = fmean(episode.reward for episode in episodes)",
