@@ -54,7 +54,7 @@ else:
             shortened shortest_verdict
         harbor: HarborTask harbor_tasks
         journal: SCHEMA best_key meta saved
-        messages: Message MessageError
+        messages: Message MessageError transcript
         order: draw sampled_examples
         problems: ListedProblems Row competition_math gsm8k permutation problem_set rows_in
         reading: FileRows Reader

@@ -24,7 +24,7 @@ from rlc.plan.records import Plan
 EXPECTED = Path(__file__).with_name("expected")
 
 # Recipes that scripts are written of, and those of the jobs that rlc began with.
-COVERED = 35
+COVERED = 39
 SEEDS = {"gem_math", "gem_reasoning", "gem_deepscaler", "gem_python_tool", "sudoku"}
 SEEDS |= {"cookbook_tutorial"}
 MODEL = 'model policy { base = "tiny"  lora_rank = 8 }\n'
@@ -219,6 +219,7 @@ def test_a_script_starts_with_the_state_of_the_optimiser_where_that_is_said(own:
     assert f"from_state{'_with_optimizer' * bool(own)}(MODEL)" in made
 
 
+@pytest.mark.engine
 def test_scripts_cover_the_recipes_and_stay_short() -> None:
     """Of jobs of one stage only agents, judges, other libraries and what they alone need are
     refused."""

@@ -86,6 +86,13 @@ IMITATION: dict[str, dict[str, str]] = {
     "long": {"data": 'chats("chats.jsonl", max_tokens = 30, too_long = drop)'},
     "builder": {"data": 'cookbook("words:Examples")', "heldout": 'cookbook("words:Examples")'},
 }
+PREFERENCE = {"model": "policy", "data": 'pairs("pairs.jsonl")', "batch": "3", "steps": "3"}
+PREFERENCE |= {"optimizer": "adam(1e-2)", "loss": "dpo(beta = 0.5)"}
+PAIRS: dict[str, dict[str, str]] = {
+    "dpo": {"heldout": 'pairs("pairs.jsonl", split = last(40%))', "every": "2"},
+    "ipo": {"loss": "ipo(beta = 0.5)"},
+    "simpo": {"loss": "simpo()"},
+}
 WORDS = """
 import random
 from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
@@ -185,7 +192,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for n in range(7)
     ]
     chats = [{"messages": said[n] + (said[n - 1] if n % 2 else [])} for n in range(7)]
-    files = {"sums": rows, "words": rows, "solved": rows[:1], "chats": chats}
+    pairs = [{"prompt": f"{n}?", "chosen": f"It is {n}.", "rejected": "No."} for n in range(4)]
+    asked = [{"role": "system", "content": "Say."}, {"role": "user", "content": "5?"}]
+    reply = [{"role": "assistant", "content": "No."}]
+    pairs += [{"prompt": asked, "chosen": reply, "rejected": "Yes."}]
+    dialogue = "\n\nHuman: 6?\n\nAssistant: "
+    pairs += [{"chosen": f"{dialogue}It is.", "rejected": f"{dialogue}No."}]
+    files = {"pairs": pairs, "sums": rows, "words": rows, "solved": rows[:1], "chats": chats}
     for name, lines in files.items():
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (tmp_path / f"{name}.jsonl").write_text(text, encoding="utf-8")
@@ -262,6 +275,7 @@ def by_run(plan: Plan, folder: Path) -> tuple[list[dict[str, Any]], bytes]:
 RUNS = [
     *(pytest.param("train", {**TRAIN, **one}, id=name) for name, one in CASES.items()),
     *(pytest.param("sft", {**SFT, **one}, id=name) for name, one in IMITATION.items()),
+    *(pytest.param("preference", {**PREFERENCE, **one}, id=name) for name, one in PAIRS.items()),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from rlc.catalog import model_price
 from rlc.emit.script.literals import Call, given, literal, named, value, written
-from rlc.plan import ModelPlan, Plan, Training
+from rlc.plan import ExpectationPlan, ModelPlan, Plan, StagePlan, Training, is_training
 
 IMPORTS = """
 import argparse
@@ -128,6 +128,16 @@ def counted(stage: Training, kind: str, text: str, indent: int) -> Iterator[str]
         yield f'{" " * indent}used["{kind}"] += {text}'
 
 
+MEASURED = ("loss/mean", "accuracy", "heldout/loss", "heldout/accuracy")
+
+
+def is_judged(one: ExpectationPlan, stage: StagePlan) -> bool:
+    """Return whether a script judges an expectation: of what its last step measures."""
+    known = one.quantity.key in MEASURED and one.quantity.stage == stage.name
+    whole = is_training(stage) and not limits_of(stage)
+    return known and whole and one.quantity.over == "last" and not one.terms
+
+
 def ended(plan: Plan, stage: Training) -> list[str]:
     """Return lines that report, save, and stop."""
     keep, limited = stage.save, bool(limits_of(stage))
@@ -141,6 +151,15 @@ def ended(plan: Plan, stage: Training) -> list[str]:
         f"        if {due}:{origin(plan, stage, 'save.every')}",
         f"            {Call('await save', saved)}",
         *when(limited, "        if stop:", "            break"),
+        *(
+            line
+            for one in plan.expectations
+            for line in when(
+                one.after,
+                f"    if not measured[{literal(one.quantity.key)}] {one.op} {one.constant!r}:",
+                f"        raise SystemExit({literal(f'expected: {one.text}')})",
+            )
+        ),
     ]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
@@ -21,7 +23,15 @@ from rlc.catalog import (
     wrapper_traits,
 )
 from rlc.chat import load_template
-from rlc.data import Code, lacking, load_attribute, parameter_names, signature_of
+from rlc.data import (
+    Code,
+    DataError,
+    lacking,
+    load_attribute,
+    module_file,
+    parameter_names,
+    signature_of,
+)
 from rlc.emit.script.literals import Call, Expression, given, literal, named, written
 from rlc.plan import EnvPlan, Rollouts, Split, base_split, hub_dataset, located
 
@@ -86,13 +96,37 @@ class Opening:
 
     def builder(self, code: Code, decided: Mapping[str, str]) -> Call:
         """Return the call of a builder of the cookbook, with what the recipe decides."""
-        made = load_attribute(code.target)
-        name, names = self.own(code.target), parameter_names(made)
+        name, (names, required) = self.own(code.target), parameters_of(code.target)
         known = {key: text for key, text in decided.items() if key in names}
-        needed = lacking(signature_of(made), {**code.args, **known})
+        needed = [one for one in required if one not in {**code.args, **known}]
         known |= {key: OFFERS[key] for key in needed if key in code.offered}
         more = [f"{key}={text}" for key, text in known.items()]
         return Call(name, [*given(code.args), *more])
+
+
+def parameters_of(target: str) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the parameters of a builder, and those without a default: by the fields that a class
+    declares, where what it imports is not installed here. Raise DataError if it is not found."""
+    try:
+        made = load_attribute(target)
+    except DataError:
+        module, _, name = target.rpartition(":")
+        if (file := module_file(module, [])) is None:
+            raise
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        fields = [
+            (field.target.id, field.value)
+            for node in classes
+            for field in node.body
+            if node.name == name
+            and isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+        ]
+        if not fields:
+            raise
+        return [name for name, _ in fields], [name for name, value in fields if value is None]
+    return parameter_names(made), lacking(signature_of(made), {})
 
 
 def environments(source: Rollouts, recipe: str, folder: str) -> Iterator[str]:

@@ -11,10 +11,11 @@ from attrs import frozen
 from rlc.emit.errors import EmitError
 from rlc.emit.script.common import IMPORTS
 from rlc.emit.script.imitate import imitation_body
+from rlc.emit.script.prefer import losses, preference_body
 from rlc.emit.script.reinforce import reinforcement_body, variants
 from rlc.emit.script.stitch import imported, stitched
 from rlc.emit.script.unsupported import misfits
-from rlc.plan import Likelihood, Plan, PolicyGradient, Table, Training, plan_hash
+from rlc.plan import Likelihood, Plan, PolicyGradient, PreferenceLoss, Table, Training, plan_hash
 from rlc.version import __version__
 
 
@@ -31,6 +32,7 @@ _BY_KIND: Table[Kind] = Table(
     {
         PolicyGradient: Kind(reinforcement_body, variants),
         Likelihood: Kind(imitation_body),
+        PreferenceLoss: Kind(preference_body),
     }
 )
 
@@ -56,7 +58,7 @@ def script(plan: Plan, path: str = "train.py") -> str:
     body = kind.body(plan, stage, path)
     if "HERE" in body:
         body = f"HERE = Path(__file__).parent\n{body}"
-    text = stitched(body, IMPORTS, kind.instead(stage))
+    text = stitched(body, IMPORTS + losses(), kind.instead(stage))
     needed = {one.module.partition(".")[0] for one in imported(ast.parse(text))}
     packages = [package for module, package in _PACKAGES.items() if module in needed]
     return "\n".join([*_docstring(plan, stage, os.path.basename(path), packages), "", text])
@@ -68,8 +70,8 @@ def _docstring(plan: Plan, stage: Training, name: str, packages: Sequence[str]) 
     made_by = f"rlc {__version__} (plan {plan_hash(plan)[:12]})"
     yield f"Written by {made_by}. Comments name the place of the recipe that"
     yield "decided a value. Change the recipe and write the script again, or go on by hand."
-    for expectation in plan.expectations:
-        yield f"Expected, and so when this was written: {expectation.text}"
+    for one in plan.expectations:
+        yield f"Expected{'' if one.after else ', and so when this was written'}: {one.text}"
     yield ""
     yield f"    python {name} [--steps N] [--metrics metrics.jsonl]"
     yield ""

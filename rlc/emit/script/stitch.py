@@ -17,27 +17,14 @@ from rlc.emit.script.literals import WIDTH
 
 _PIECES = "rlc.emit.pieces."
 _JOB = f"{_PIECES}job"  # the values that each script gives anew
-_SECTIONS = tuple(  # in the order of a program; of two pieces with one name the first is taken
-    module if module.startswith("rlc.") else _PIECES + module
-    for module in (
-        *(
-            "records",
-            "prompts",
-            "rows",
-            "tasks",
-            "grading",
-            "gem_games",
-            "cookbook",
-            "limits",
-            "single",
-        ),
-        *("rollouts", "rlc.algo.episode_statistics", "datums", "recorded", "penalty", "imitation"),
-        "training",
-    )
-)
-_VARIANTS = tuple(
-    _PIECES + one for one in ("cookbook", "limits", "single")
-)  # only where they are asked for
+# The pieces in the order of a program, and those that stand there only where they are asked for; of
+# two with one name the first is taken.
+_NAMED = """
+    records prompts rows tasks grading gem_games cookbook limits single rollouts
+    rlc.algo.episode_statistics datums recorded penalty imitation preferences training
+"""
+_SECTIONS = tuple(one if "." in one else _PIECES + one for one in _NAMED.split())
+_VARIANTS = tuple(_PIECES + one for one in ("cookbook", "limits", "single"))
 MARK = "# ---- pieces\n"  # where they stand in a body
 
 

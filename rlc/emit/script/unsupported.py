@@ -23,14 +23,16 @@ from rlc.catalog import (
     max_turns,
     may_rewrite,
     model_price,
+    preference_traits,
     provider,
     renderer_keeps_prefix,
     source_traits,
     with_role,
     wrapper_traits,
 )
-from rlc.data import Code, DataError, OwnFunction, load_attribute, search_beside
-from rlc.emit.script.environments import GRADES, KNOWN_ROWS
+from rlc.data import Code, DataError, OwnFunction, search_beside
+from rlc.emit.script.common import is_judged
+from rlc.emit.script.environments import GRADES, KNOWN_ROWS, parameters_of
 from rlc.lang import Diagnostic, Severity, Span, read_source
 from rlc.plan import (
     MAX_TURNS,
@@ -39,6 +41,7 @@ from rlc.plan import (
     EnvPlan,
     Evaluation,
     Likelihood,
+    Pairs,
     Plan,
     PolicyGradient,
     PreferenceLoss,
@@ -74,8 +77,8 @@ def misfits(plan: Plan) -> list[Diagnostic]:
         return [_placed(plan, second, Misfit(STAGES, "", message))]
     found = [_placed(plan, stage, one) for one in _of_stage(stage)]
     for expectation in plan.expectations:
-        if expectation.after:
-            message = f"`expect {expectation.text}`: a script judges nothing at its end"
+        if expectation.after and not is_judged(expectation, stage):
+            message = f"`expect {expectation.text}`: a script judges what it measures last"
             place = plan.provenance.get(f"expect {expectation.compared}", "")
             found.append(_at(plan, place, Misfit(WATCHED, "", message)))
     return found
@@ -190,7 +193,7 @@ def _coded(env: EnvPlan) -> Iterator[str]:
 def _unknown(code: Code) -> Iterator[str]:
     """Why it is not known what code takes, if it is not."""
     try:
-        load_attribute(code.target)
+        parameters_of(code.target)
     except DataError as error:
         yield f"what `{code.target}` takes is found out by importing it: {error}"
 
@@ -246,11 +249,27 @@ def _sft(stage: Training) -> Iterator[Misfit]:
             yield from (Misfit(VALUE, name, told) for told in _unknown(code))
 
 
+def _preference(stage: Training) -> Iterator[Misfit]:
+    loss = stage.of(PreferenceLoss).loss
+    traits = preference_traits(loss.name)
+    if traits.labelled or traits.likelihood:
+        yield Misfit(VALUE, "loss", f"`{loss.name}()`: a script compares pairs alone")
+    for name, data in zip(("data", "heldout"), stage.data, strict=False):
+        if not isinstance(data, Pairs) or any((data.prompt, data.chosen, data.rejected)):
+            what = f"`{data.word}()`: a script learns from `pairs()` with the usual names of fields"
+            yield Misfit(VALUE, name, what)
+        elif (told := _unread(data.path)) is not None:
+            yield Misfit(VALUE, name, told)
+    if stage.budget.usd is not None and stage.of(PreferenceLoss).reference is not None:
+        what = "`budget` in dollars: a script does not count what other models cost"
+        yield Misfit(WATCHED, "budget", what)
+
+
 _BY_KIND: Table[Callable[[Any], Iterator[Misfit]]] = Table(
     {
         PolicyGradient: _train,
         Likelihood: _sft,
-        PreferenceLoss: _none_for("learns from preferences"),
+        PreferenceLoss: _preference,
         Evaluation: _none_for("evaluates"),
     }
 )
