@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 _NOTHING: Final = object()
 _OWN = "_record_fields"
+IF_ANY = "if_any"  # in the metadata of a field: where it is None, it is no part of a plan
 
 
 class _Field:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.columns import *
     from rlc.algo.expressions.evaluate import *
     from rlc.algo.expressions.formula import *
+    from rlc.algo.expressions.interpret import *
     from rlc.algo.expressions.known import *
     from rlc.algo.expressions.program import *
     from rlc.algo.expressions.python import *
@@ -44,19 +45,21 @@ else:
         expressions.columns: advantage_functions unwritten
         expressions.evaluate: batch_values changed_share
         expressions.formula: derivative_formula formula
+        expressions.interpret: shaped_reward
         expressions.known: Candidate KnownLoss known_loss
         expressions.reader: ExpressionReader
         expressions.program: ExpressionError Kind NUMBER Program Shape
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
         expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE after_batch
-            differentiable functions_of needs_batch reads_trainer shaped_reward
+            differentiable functions_of is_reward needs_batch reads_trainer
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         losses: LOSSES PAIRWISE builtin_loss_and_grad divergence kto
         rewards: outweighing pass_at_k reduce_rewards reward_shape
         schedules: learning_rate
-        scheme: AdvantageScheme AdvantageStep Baseline Clip Returns RunningBaseline Scale Scope
-            WeightedSum running_baseline sums_components task_scope
+        scheme: AdvantageScheme AdvantageStep Baseline CONDITIONS Clip Returns RunningBaseline Scale
+            WeightedSum divides_by_mean has_running keeps_single no_advantage reads running_decays
+            scheme_of scheme_of_returns scope_of statistics with_step
         texts: FormulaText formula_texts
         """,
     )

@@ -1,503 +1,334 @@
 """Advantages: how much better than its peers a rollout, or a turn, was.
 
-Everything is float64. Whether a scope is constant is decided by ``max == min`` before anything is
-subtracted or divided, and a constant scope then gives exact zeros: the mean of three times 0.1
-is one bit off 0.1, and that bit divided by its own spread is an advantage of -1. Statistics of a
-scope, the values that share a label, do not depend on the order they come in.
+A scheme's formulas are computed in float64, node by node, on the columns of a batch of episodes.
+Three rules make exact zeros of what has nothing to teach: a mean of equals is their value, the
+spread of equals is 0, and what is divided by a spread that is 0, or is itself 0, stays 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from rlc.algo.episodes import Advantages, Bools, Components, Episodes, Floats, Ints, compute_returns
+from rlc.algo.episodes import Advantages, Bools, Components, Episodes, Floats, reward_to_go
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.scheme import (
-    AdvantageScheme,
-    AdvantageStep,
-    Baseline,
-    Clip,
-    RunningBaseline,
-    Scale,
-    Scope,
-    WeightedSum,
-    sums_components,
-    task_scope,
+from rlc.algo.expressions.evaluate import FORWARD
+from rlc.algo.expressions.formula import formula
+from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program, Shape
+from rlc.algo.expressions.vocabulary import (
+    COMPONENTS,
+    DISCOUNTED,
+    LABELS,
+    OPERATIONS,
+    PART,
+    RUNNING,
+    TURNS,
+    others_of,
+    shapes,
+    spreads,
 )
-from rlc.records import evolve, frozen
+from rlc.algo.scheme import AdvantageScheme, scope_of
+from rlc.algo.scopes import Scopes, count, extremes, mean, quantile, rank, rms, std, total
 
-T = TypeVar("T", bound=np.generic)
-
-_DIGIT = 16  # bits of a label that are sorted at once, in linear time
-
-
-def stable_order(label_V: Ints) -> Ints | None:
-    """Return the order that sorts integer labels, ties as they come; None if they are sorted.
-
-    Labels within 32 bits are sorted digit by digit, three times as fast as by comparing.
-    """
-    if not (label_V[1:] < label_V[:-1]).any():
-        return None
-    low = int(label_V.min())
-    span = int(label_V.max()) - low
-    if span >> 2 * _DIGIT:
-        return np.argsort(label_V, kind="stable")
-    offset_V = label_V - low
-    order_V: Ints = np.argsort(offset_V.astype(np.uint16), kind="stable")
-    if span >> _DIGIT:
-        high_V = (offset_V >> _DIGIT).astype(np.uint16)
-        order_V = order_V[np.argsort(high_V[order_V], kind="stable")]
-    return order_V
-
-
-@frozen(eq=False)
-class ScopeSummary:
-    """Of each scope: the sum of the weights, the weighted mean, and the range of the values that
-    weigh anything."""
-
-    weight_S: Floats
-    mean_S: Floats
-    low_S: Floats
-    high_S: Floats
-
-    @property
-    def constant(self) -> Bools:
-        """True for scopes whose values are all equal, shape (S,)."""
-        return self.high_S <= self.low_S
-
-
-class Scopes:
-    """A partition of V values into S scopes by integer label; fastest where they are sorted.
-
-    Scopes of one size form a matrix, one row a scope, so each statistic is a few array
-    operations. Addends are sorted within their row before they are added: floating-point sums
-    depend on the order of the addends, and an advantage must not depend on the batch's.
-    """
-
-    def __init__(self, label_V: Ints) -> None:
-        self._order_V = stable_order(label_V)
-        sorted_V = label_V if self._order_V is None else label_V[self._order_V]
-        first_V = np.ones(len(label_V), dtype=bool)
-        first_V[1:] = sorted_V[1:] != sorted_V[:-1]
-        starts_S = np.flatnonzero(first_V)
-        self.size_S: Ints = np.diff(starts_S, append=len(label_V))
-        self._members = list(self._members_by_size(starts_S))
-
-    @cached_property
-    def _scope(self) -> Ints:
-        scope_V: Ints = np.repeat(np.arange(len(self.size_S)), self.size_S)
-        if self._order_V is None:
-            return scope_V
-        out_V = np.empty_like(scope_V)
-        out_V[self._order_V] = scope_V
-        return out_V
-
-    def spread(self, x_S: npt.NDArray[T]) -> npt.NDArray[T]:
-        """Repeat one item per scope for each of the scope's values, shape (V,)."""
-        return np.repeat(x_S, self.size_S) if self._order_V is None else x_S[self._scope]
-
-    def total(self, x_V: Floats) -> Floats:
-        """Return the sum of each scope, shape (S,), bitwise the same in any order of the values."""
-        return self._reduced(x_V, lambda rows_Pn: np.sort(rows_Pn, axis=1).sum(axis=1))
-
-    def summary(self, x_V: Floats, weight_V: Floats | None = None) -> ScopeSummary:
-        """Return weights, mean and range of each scope; without weights each value counts once.
-
-        Weights are whole numbers, whose sums are exact in any order.
-        """
-        if weight_V is None:
-            weight_S = self.size_S.astype(np.float64)
-            total_S, low_S, high_S = (np.empty(len(self.size_S)) for _ in range(3))
-            for scopes_P, members_Pn in self._members:
-                sorted_Pn = np.sort(self._rows(x_V, members_Pn), axis=1)
-                total_S[scopes_P] = sorted_Pn.sum(axis=1)
-                low_S[scopes_P], high_S[scopes_P] = sorted_Pn[:, 0], sorted_Pn[:, -1]
-        else:
-            weight_S = self._reduced(weight_V, _sum)
-            total_S = self.total(weight_V * x_V)
-            low_V = high_V = x_V
-            if not (weight_V > 0).all():
-                low_V = np.where(weight_V > 0, x_V, np.inf)
-                high_V = np.where(weight_V > 0, x_V, -np.inf)
-            low_S, high_S = self._reduced(low_V, _smallest), self._reduced(high_V, _largest)
-        return ScopeSummary(weight_S, total_S / weight_S, low_S, high_S)
-
-    def best_of_others(self, x_V: Floats) -> Floats:
-        """Return for each value the largest of the others in its scope; -inf without others."""
-        best_S, second_S = self._reduced(x_V, _largest), self._reduced(x_V, _second)
-        best_V = self.spread(best_S)
-        return np.where(x_V == best_V, self.spread(second_S), best_V)
-
-    def _reduced(self, x_V: Floats, reduce: Callable[[Floats], npt.ArrayLike]) -> Floats:
-        out_S = np.empty(len(self.size_S))
-        for scopes_P, members_Pn in self._members:
-            out_S[scopes_P] = reduce(self._rows(x_V, members_Pn))
-        return out_S
-
-    def _rows(self, x_V: Floats, members_Pn: Ints | tuple[int, int]) -> Floats:
-        return x_V.reshape(members_Pn) if isinstance(members_Pn, tuple) else x_V[members_Pn]
-
-    def _members_by_size(
-        self, starts_S: Ints
-    ) -> Iterator[tuple[Ints | slice, Ints | tuple[int, int]]]:
-        """Yield for each size the scopes that have it, and where their values are; a shape if the
-        values themselves are the matrix."""
-        sizes_D = np.unique(self.size_S)
-        if self._order_V is None and len(sizes_D) == 1:
-            yield slice(None), (len(starts_S), int(sizes_D[0]))
-            return
-        for size in sizes_D.tolist():
-            scopes_P = np.flatnonzero(self.size_S == size)
-            at_Pn = starts_S[scopes_P, None] + np.arange(size)
-            yield scopes_P, at_Pn if self._order_V is None else self._order_V[at_Pn]
-
-
-_sum = partial(np.sum, axis=1)
-_smallest = partial(np.min, axis=1)
-_largest = partial(np.max, axis=1)
-
-
-def _second(rows_Pn: Floats) -> Floats | float:
-    return np.sort(rows_Pn, axis=1)[:, -2] if rows_Pn.shape[1] > 1 else -np.inf
+_Array: TypeAlias = Any  # of a node, by its shape: (), (R,), (N,), (R, K) or (N, K)
+_OVERFLOW = "the rewards are so large that their returns or advantages overflow"
+_BY_TURN: tuple[Shape, ...] = ("turn", "turn_component")
+_BY_COMPONENT: tuple[Shape, ...] = ("component", "turn_component")
 
 
 def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantages:
-    """Apply a scheme: returns, the drop of constant groups, then its steps in order.
-
-    An episode scheme spreads its one value over the rollout's turns. Dropped rollouts get zeros
-    and take no part in any later statistic. A group with a single value is not called constant;
-    what becomes of it is each baseline's ``singleton``. Where a step counts tokens, a value without
-    tokens takes no part and gets zero.
+    """Apply a scheme: leave out the episodes that it does not keep, then compute its result of the
+    others. A value of an episode is that of each of its turns; those left out get zeros.
 
     Raises:
-        AlgorithmError: a reward that is not finite, a singleton under ``singleton = error``, or
-            rewards so large that the result overflows.
+        AlgorithmError: a reward that is not finite, an episode for which what the scheme requires
+            does not hold, or rewards so large that the result overflows.
     """
-    by_turn, turns_R = scheme.returns.unit == "turn", episodes.turns_R
-    with np.errstate(all="ignore"):  # what overflows is refused after each step
-        return_V = compute_returns(scheme.returns, episodes.rewards_N, turns_R)
-        _require_representable(return_V)
-        state, steps = _begin(episodes, by_turn, return_V), scheme.steps
-        if sums_components(scheme):
-            state, steps = _summed(scheme, episodes, state)
-        elif scheme.constant == "drop":
-            state = _without_constant(scheme, state)
-        state = _applied(steps, state)
-    all_V, kept_V = state.by_item(len(return_V))
-    if by_turn:
-        return Advantages(all_V, return_V, kept_V[np.cumsum(turns_R) - 1], turns_R)
-    return Advantages(np.repeat(all_V, turns_R), return_V, kept_V, turns_R)
+    episodes.require_finite()
+    turns_R = episodes.turns_R
+    with np.errstate(all="ignore"):  # what overflows is refused
+        kept_R = np.ones(len(turns_R), bool)
+        if scheme.keep is not None:
+            kept_R = _Evaluation(episodes).by_episode(scheme.keep) != 0
+        left = _Evaluation(episodes if kept_R.all() else episodes.select(kept_R))
+        if scheme.require is not None:
+            _require(scheme, left)
+        value = left.value(scheme.result)
+        value_N = left.widened(value, scheme.result.shape, "turn")
+    advantages_N = np.zeros(len(episodes.rewards_N))
+    advantages_N[np.repeat(kept_R, turns_R)] = value_N
+    if not np.isfinite(advantages_N).all():
+        raise AlgorithmError(_OVERFLOW)
+    return Advantages(advantages_N, kept_R, turns_R, left.observed)
 
 
-def _begin(episodes: Episodes, by_turn: bool, return_V: Floats) -> _State:
-    peers = _Peers(episodes, by_turn, return_V)
-    if (order_V := stable_order(peers.label("group"))) is not None:
-        peers = evolve(peers, item_V=order_V)
-    return _State(peers, peers.returns, np.zeros(len(peers.returns), dtype=bool))
+def _require(scheme: AdvantageScheme, left: _Evaluation) -> None:
+    assert scheme.require is not None
+    wrong_R = left.by_episode(scheme.require) == 0
+    if not wrong_R.any():
+        return
+    nodes = [node for node in scheme.require.nodes if scope_of(node) is not None]
+    place = f"rollout {int(np.argmax(wrong_R))}"
+    if nodes:
+        place = left.batch.scope_name(str(scope_of(nodes[0])), int(np.argmax(wrong_R)))
+    if any(node.op == "count over" for node in nodes):
+        raise AlgorithmError(f"{place} has a single return; `{scheme.name}` needs at least two")
+    *_, text = formula(scheme.require)
+    raise AlgorithmError(f"{place} has no advantage: `{scheme.name}` requires {text} not to be 0")
 
 
-def _without_constant(scheme: AdvantageScheme, state: _State) -> _State:
-    groups = state.peers.over(task_scope(scheme))
-    drop_S = groups.summary(state.value_V).constant & (groups.size_S > 1)
-    return state.select(~groups.spread(drop_S)) if drop_S.any() else state
+class _Evaluation:
+    """Computes programs on a batch. ``observed`` has what each moving average is of, by the
+    position of its node: a value for each episode or turn."""
 
+    def __init__(self, episodes: Episodes) -> None:
+        self.batch, self.observed = episodes, dict[int, Floats]()
+        self._scopes: dict[tuple[str, bool, int | None], Scopes] = {}
+        self._first_R = np.cumsum(episodes.turns_R) - episodes.turns_R
+        self._parts = episodes.components or Components.of_one(episodes.rewards_N)
+        self._has_NK: Bools = ~np.isnan(self._parts.values_NK)
 
-def _applied(steps: Sequence[AdvantageStep], state: _State) -> _State:
-    for step in steps:
-        if isinstance(step, Baseline):
-            state = _subtract(step, state)
-        elif isinstance(step, Scale):
-            state = _divide(step, state)
-        elif isinstance(step, RunningBaseline):
-            state = evolve(state, value_V=state.value_V - state.peers.running)
-        elif isinstance(step, Clip):
-            state = evolve(state, value_V=np.clip(state.value_V, step.low, step.high))
-        _require_representable(state.value_V)
-    return state
+    def by_episode(self, program: Program) -> Floats:
+        """Return a value for each episode, shape (R,)."""
+        value_R: Floats = self.widened(self.value(program), program.shape, "episode")
+        return value_R
 
+    def value(self, program: Program) -> _Array:
+        """Return the result of a program; of components that an episode does not have, NaN."""
+        of, values, spread = shapes(program), list[_Array](), spreads(program)
+        nothing: list[_Array] = []  # where a node is made of spreads that are all 0
+        for at, node in enumerate(program.nodes):
+            given, shape_of = [values[arg] for arg in node.args], [of[arg] for arg in node.args]
+            value = self._node(at, node, given, shape_of, of[at])
+            made = [nothing[arg] for arg in node.args if spread[arg]]
+            zero = np.logical_and.reduce(np.broadcast_arrays(*made)) if made else value == 0
+            if node.op == "/":
+                stays = self.widened(given[0] == 0, shape_of[0], of[at])
+                if spread[node.args[1]]:
+                    stays = stays | self.widened(nothing[node.args[1]], shape_of[1], of[at])
+                value = np.where(stays, 0.0, value)
+            if of[at] in _BY_COMPONENT:
+                value = np.where(self._has(of[at]), value, np.nan)
+            values.append(value)
+            nothing.append(zero)
+        return values[program.output]
 
-def _summed(
-    scheme: AdvantageScheme, episodes: Episodes, whole: _State
-) -> tuple[_State, tuple[AdvantageStep, ...]]:
-    """Apply the steps before the weighted sum to each component, among the rollouts that have it:
-    ``A_i = Σ_k w_k A_ik``. Return the sums, and the steps that are left.
+    def _node(
+        self,
+        at: int,
+        node: OperationNode,
+        given: Sequence[_Array],
+        of: Sequence[Shape],
+        shape: Shape,
+    ) -> _Array:
+        if node.op == NUMBER:
+            return np.float64(node.value or 0.0)
+        if node.op == INPUT:
+            return self._input(node.name or "")
+        if node.op == RUNNING:
+            self.observed[at] = self.widened(given[0], of[0], shape)
+            before_R = self.batch.running.get(at, np.zeros(len(self.batch.turns_R)))
+            return self.widened(before_R, "episode", shape)
+        if node.op == DISCOUNTED:
+            return self._each(given[0], partial(self._to_go, float(given[1])))
+        if node.over in (TURNS, COMPONENTS):
+            return self._reduced(node, given, of)
+        if node.over is not None:
+            return self._statistic(node, given, of)
+        wide = [self.widened(one, own, shape) for one, own in zip(given, of, strict=True)]
+        value = np.asarray(FORWARD[node.op](*wide))
+        if node.op in "+-*" and np.isinf(value).any() and not any(np.isinf(x).any() for x in wide):
+            raise AlgorithmError(_OVERFLOW)
+        return value
 
-    A reward that is one number is its only component. What is dropped in one component is dropped;
-    of groups of equals those that are equal in all components.
-    """
-    at = next(i for i, step in enumerate(scheme.steps) if isinstance(step, WeightedSum))
-    of, count = episodes.components, len(whole.peers.all_V)
-    if of is None:
-        of = Components(episodes.rewards_N[:, None], np.ones((len(episodes.rewards_N), 1)))
-    by_turn, turns_R = whole.peers.by_turn, episodes.turns_R
-    first_V = np.arange(count) if by_turn else np.cumsum(turns_R) - turns_R
-    sum_V, keep_V, differs_V = np.zeros(count), np.ones(count, bool), np.zeros(count, bool)
-    for value_N, weight_N in zip(of.values_NK.T, of.weight_NK.T, strict=True):
-        has_V = ~np.isnan(value_N[first_V])
-        reward_N = np.where(np.isnan(value_N), 0.0, value_N)
-        return_V = compute_returns(scheme.returns, reward_N, turns_R)
-        state = _begin(episodes, by_turn, return_V)
-        state = state.select(has_V[state.peers.item_V])
-        if scheme.constant == "drop":
-            _, apart_V = _without_constant(scheme, state).by_item(count)
-            differs_V |= apart_V
-        value_V, kept_V = _applied(scheme.steps[:at], state).by_item(count)
-        sum_V += weight_N[first_V] * value_V
-        keep_V &= kept_V | ~has_V
-    if scheme.constant == "drop":
-        keep_V &= differs_V
-    item_V = whole.peers.item_V
-    summed = evolve(whole, value_V=sum_V[item_V]).select(keep_V[item_V])
-    _require_representable(summed.value_V)
-    return summed, scheme.steps[at + 1 :]
+    # Shapes
 
+    def widened(self, value: _Array, of: Shape, to: Shape) -> _Array:
+        """Return a value in a shape that it fits: the same in all turns, of all components."""
+        if of == to or (of == "number" and to != "episode" and to != "turn"):
+            return value
+        turns_R = self.batch.turns_R
+        if of == "number":
+            return np.full(len(turns_R if to == "episode" else self.batch.rewards_N), value)
+        if to in _BY_TURN and of not in _BY_TURN:
+            value = np.repeat(value, turns_R, axis=0)
+        if to in _BY_COMPONENT and of not in _BY_COMPONENT:
+            value = value[:, None]
+        return value
 
-@frozen(eq=False)
-class _Peers:
-    """The values that are compared: what stays the same from step to step.
+    def _has(self, shape: Shape) -> Bools:
+        """Return which components there are, of the shape of their values."""
+        return self._has_NK if shape in _BY_TURN else self._has_NK[self._first_R]
 
-    They are ordered by group, so that groups are found by looking at neighbours only.
-    ``item_V`` says where each belongs among the returns, one a rollout or one a turn, as they
-    come in.
-    """
+    def _each(self, value: _Array, function: Callable[[Floats], Floats]) -> _Array:
+        """Apply a function to a column, or to those of all components."""
+        if value.ndim == 1:
+            return function(value)
+        columns = [function(np.nan_to_num(column)) for column in value.T]
+        return np.stack(columns, axis=1)
 
-    episodes: Episodes
-    by_turn: bool
-    all_V: Floats  # the returns as they come in
-    item_V: Ints | slice = slice(None)
+    # Inputs
 
-    @cached_property
-    def returns(self) -> Floats:
-        return self.all_V[self.item_V]
+    def _input(self, name: str) -> _Array:
+        batch = self.batch
+        match name:
+            case "reward":
+                return batch.rewards_N
+            case "parts":
+                return self._parts.values_NK
+            case "weights":
+                return self._parts.weight_NK[self._first_R]
+            case "tokens":
+                return batch.tokens_N.astype(np.float64)
+            case "length":
+                counted = np.concatenate(([0], np.cumsum(batch.tokens_N)))
+                ends_R = np.cumsum(batch.turns_R)
+                return (counted[ends_R] - counted[ends_R - batch.turns_R]).astype(np.float64)
+            case "turns":
+                return batch.turns_R.astype(np.float64)
+            case "truncated" | "failed":
+                return np.asarray(getattr(batch, f"{name}_R"), np.float64)
+            case "step":
+                return np.float64(batch.step)
+        label, _, word = name.partition(" == ")
+        if label in LABELS:
+            return np.array([one == word[1:-1] for one in batch.names(label)], np.float64)
+        part = name.removeprefix(PART)
+        if part not in self._parts.names:
+            known = ", ".join(filter(None, self._parts.names)) or "one number"
+            raise AlgorithmError(f"the advantage reads `{name}`, and the reward is {known}")
+        return np.nan_to_num(self._parts.values_NK[:, self._parts.names.index(part)])
 
-    @cached_property
-    def tokens(self) -> Floats:
-        tokens_N, turns_R = self.episodes.tokens_N, self.episodes.turns_R
-        if self.by_turn:
-            return tokens_N[self.item_V].astype(np.float64)
-        counted, ends_R = np.concatenate(([0], np.cumsum(tokens_N))), np.cumsum(turns_R)
-        tokens_R: Ints = counted[ends_R] - counted[ends_R - turns_R]
-        return tokens_R[self.item_V].astype(np.float64)
+    # Over the turns of an episode, and over components
 
-    @property
-    def running(self) -> Floats:
-        """The running baseline of each value."""
-        running_R, turns_R = self.episodes.running_R, self.episodes.turns_R
-        if running_R is None:
-            return np.zeros(len(self.returns))
-        running_V: Floats = np.repeat(running_R, turns_R) if self.by_turn else running_R
-        return running_V[self.item_V]
+    def _to_go(self, gamma: float, x_N: Floats) -> Floats:
+        return reward_to_go(gamma, x_N, self.batch.turns_R)
 
-    def label(self, what: str) -> Ints:
-        """Return the label of each value: ``group``, ``role`` or ``env``."""
-        label_R: Ints = getattr(self.episodes, f"{what}_R")
-        label_V = np.repeat(label_R, self.episodes.turns_R) if self.by_turn else label_R
-        return label_V[self.item_V]
+    def _reduced(self, node: OperationNode, given: Sequence[_Array], of: Sequence[Shape]) -> _Array:
+        word = node.op.removesuffix(" over")
+        weight = given[1] if len(given) > 1 else np.float64(1.0)
+        if node.over == COMPONENTS:
+            has = self._has(of[0])
+            wide = np.where(has, given[0], 0.0)
+            weights = np.where(
+                has, np.broadcast_to(self.widened(weight, of[1], of[0]), has.shape), 0
+            )
+            return _over_components(word, wide, weights)
+        if word in ("first", "last"):
+            at_R = self._first_R if word == "first" else np.cumsum(self.batch.turns_R) - 1
+            return given[0][at_R]
+        wide = np.broadcast_to(self.widened(weight, of[1], of[0]), given[0].shape)
+        if given[0].ndim == 1:
+            return self._over_turns(word, given[0], wide)
+        columns = [
+            self._over_turns(word, np.nan_to_num(column), weights)
+            for column, weights in zip(given[0].T, wide.T, strict=True)
+        ]
+        return np.stack(columns, axis=1)
 
-    @cached_property
-    def _scopes(self) -> dict[Scope, Scopes]:
-        return {}
+    def _over_turns(self, word: str, x_N: Floats, weight_N: Floats) -> Floats:
+        weighted = not (weight_N == 1).all()
+        if word in ("min", "max"):
+            sign = 1.0 if word == "max" else -1.0
+            signed_N = np.where(weight_N > 0, sign * x_N, -np.inf)
+            best_R = np.maximum.reduceat(signed_N, self._first_R)
+            found_R: Floats = np.where(best_R == -np.inf, x_N[self._first_R], sign * best_R)
+            return found_R
+        sums_R: Floats = self._to_go(1.0, x_N * weight_N if weighted else x_N)[self._first_R]
+        if word == "sum":
+            return sums_R
+        counts_N = (weight_N > 0) * 1.0 if word == "count" else weight_N
+        counts_R: Floats = np.add.reduceat(counts_N, self._first_R)
+        if word == "mean":
+            counts_R = np.where(counts_R > 0, sums_R / counts_R, x_N[self._first_R])
+        return counts_R
 
-    def over(self, scope: Scope) -> Scopes:
-        """Return the partition of the values by a scope, made once."""
-        if scope not in self._scopes:
-            if scope == "batch":
-                label_V = np.zeros(len(self.returns), dtype=np.int64)
-            elif scope == "role":
-                _, role_V = np.unique(self.label("role"), return_inverse=True)
-                group = self.over("group")
-                group_V = group.spread(np.arange(len(group.size_S)))
-                label_V = group_V * (role_V.max(initial=0) + 1) + role_V
-            else:
-                label_V = self.label("role" if scope == "batch_role" else scope)
-            self._scopes[scope] = Scopes(label_V)
-        return self._scopes[scope]
+    # Over scopes
 
-    def name(self, scope: Scope, at: int) -> str:
-        """Return the name, in a message, of the scope of value ``at``."""
-        if scope == "batch":
-            return "the batch"
-        parts = {"role": ("role", "group"), "batch_role": ("role",)}.get(scope, (scope,))
-        return " of ".join(f"{part} {int(self.label(part)[at])}" for part in parts)
-
-    def select(self, keep_V: Bools) -> _Peers:
-        item_V = np.arange(len(keep_V)) if isinstance(self.item_V, slice) else self.item_V
-        return evolve(self, item_V=item_V[keep_V])
-
-
-@frozen(eq=False)
-class _State:
-    """The values between two steps."""
-
-    peers: _Peers
-    value_V: Floats
-    raw_V: Bools  # single values that a baseline left as they were
-
-    def select(self, keep_V: Bools) -> _State:
-        return _State(self.peers.select(keep_V), self.value_V[keep_V], self.raw_V[keep_V])
-
-    def by_item(self, count: int) -> tuple[Floats, Bools]:
-        """Return the value of each of ``count`` items, zero where it was dropped, and which were
-        kept."""
-        all_V, kept_V = np.zeros(count), np.zeros(count, dtype=bool)
-        all_V[self.peers.item_V], kept_V[self.peers.item_V] = self.value_V, True
-        return all_V, kept_V
-
-
-def _require_representable(value_V: Floats) -> None:
-    if not np.isfinite(value_V).all():
-        raise AlgorithmError("the rewards are so large that their returns or advantages overflow")
-
-
-def _subtract(step: Baseline, state: _State) -> _State:
-    """Subtract the baseline b of each scope; ``w`` is the weight of a value, ``W`` their sum.
-
-    mean: ``b = Σ w x / W``; length_weighted (OPO, arXiv 2505.23585): the same with tokens for
-    ``w``; leave_one_out (RLOO, arXiv 2402.14740): ``b_i = Σ_{j≠i} w_j x_j / (W - w_i)``, for
-    which ``x_i - b_i = W (x_i - mean) / (W - w_i)``; best_of_others: ``b_i = max_{j≠i} x_j``.
-    """
-    scopes, value_V = state.peers.over(step.over), state.value_V
-    if step.kind == "best_of_others":
-        best_V, only_V = scopes.best_of_others(value_V), scopes.spread(scopes.size_S == 1)
-        centred_V = np.where(only_V, 0.0, value_V - best_V)
-    else:
-        by_tokens = step.kind == "length_weighted" or step.weight == "tokens"
-        weight_V = state.peers.tokens if by_tokens else None
-        of_scope = scopes.summary(value_V, weight_V)
-        centred_V = value_V - scopes.spread(of_scope.mean_S)
-        if step.kind == "leave_one_out":
-            sum_V = scopes.spread(of_scope.weight_S)
-            centred_V *= sum_V / (sum_V - (1.0 if weight_V is None else weight_V))
-        # Exact zeros where a scope is constant, or a value weighs nothing.
-        if of_scope.constant.any():
-            centred_V[scopes.spread(of_scope.constant)] = 0.0
-        if weight_V is not None:
-            centred_V[weight_V == 0] = 0.0
-    return _settle_singletons(step, scopes, evolve(state, value_V=centred_V), value_V)
-
-
-def _settle_singletons(step: Baseline, scopes: Scopes, state: _State, before_V: Floats) -> _State:
-    """Give values without peers what the baseline declares; they are zeros in ``state``."""
-    alone_S = scopes.size_S == 1
-    if step.singleton == "zero" or not alone_S.any():
-        return state
-    alone_V = scopes.spread(alone_S)
-    if step.singleton == "error":
-        raise AlgorithmError(
-            f"{state.peers.name(step.over, int(np.argmax(alone_V)))} has a single return; "
-            f"a {step.kind} baseline with singleton = error needs at least two"
+    def _statistic(
+        self, node: OperationNode, given: Sequence[_Array], of: Sequence[Shape]
+    ) -> _Array:
+        """Return a statistic over a scope for each of its members, of components for each."""
+        scope, others = others_of(node.over) or str(node.over), others_of(node.over) is not None
+        by_turn, rest = (
+            of[0] in _BY_TURN,
+            [self.widened(x, o, of[0]) for x, o in zip(given[1:], of[1:], strict=True)],
         )
-    if step.singleton == "drop":
-        return state.select(~alone_V)
-    value_V = np.where(alone_V, before_V, state.value_V)
-    return evolve(state, value_V=value_V, raw_V=state.raw_V | alone_V)
+        if of[0] not in _BY_COMPONENT:
+            scopes = self._partition(scope, by_turn)
+            return _over_scopes(node.op, scopes, others, given[0], rest)
+        has, found = self._has(of[0]), np.full_like(given[0], np.nan)
+        for k in range(has.shape[1]):
+            there_V = has[:, k]
+            own = [np.broadcast_to(x, has.shape)[there_V, k] for x in rest]
+            if there_V.any():
+                scopes = self._partition(scope, by_turn, k)
+                values_V = given[0][there_V, k]
+                found[there_V, k] = _over_scopes(node.op, scopes, others, values_V, own)
+        return found
+
+    def _partition(self, scope: str, by_turn: bool, component: int | None = None) -> Scopes:
+        """Return a partition of the episodes or turns, those that have a component; made once."""
+        key = (scope, by_turn, component)
+        if key not in self._scopes:
+            label_V = self.batch.scope_labels(scope)
+            label_V = np.repeat(label_V, self.batch.turns_R) if by_turn else label_V
+            if component is not None:
+                label_V = label_V[
+                    self._has("turn_component" if by_turn else "component")[:, component]
+                ]
+            self._scopes[key] = Scopes(label_V)
+        return self._scopes[key]
 
 
-def _divide(step: Scale, state: _State) -> _State:
-    """Divide by the size s of each scope.
-
-    A value that a baseline left raw, and that is alone in the scope, has no peers: a mean does
-    not touch it, and its standard deviation counts as 1.
-    """
-    scopes = state.peers.over(step.over)
-    weight_V = state.peers.tokens if step.weight == "tokens" else None
-    measured_V = state.peers.returns if step.of == "returns" else state.value_V
-    size_V = _SIZES[step.kind](step.ddof, scopes, measured_V, weight_V)
-    untouched_V = (size_V == 0) & (step.kind == "std_of_others")
-    if state.raw_V.any():
-        alone_V = state.raw_V & scopes.spread(scopes.size_S == 1)
-        untouched_V |= alone_V & (step.kind == "mean")
-        size_V[alone_V & (size_V == 0)] = 1.0
-    combine = {"outside": np.add, "inside": np.hypot, "clamp": np.maximum}[step.eps_place]
-    eps = step.eps if step.eps_place == "outside" else np.sqrt(step.eps)
-    scaled_V = state.value_V / combine(size_V, eps)
-    scaled_V[size_V <= step.tolerance] = 0.0
-    scaled_V[np.isinf(size_V)] = np.nan  # the size has overflowed: refused by the caller
-    if untouched_V.any():
-        scaled_V[untouched_V] = state.value_V[untouched_V]
-    if weight_V is not None:
-        scaled_V[weight_V == 0] = 0.0
-    return evolve(state, value_V=scaled_V)
+def _over_components(word: str, x_VK: Floats, weight_VK: Floats) -> Floats:
+    """Return a statistic of the components that weigh anything; 0 without one."""
+    if word in ("min", "max"):
+        sign = 1.0 if word == "max" else -1.0
+        best_V = np.where(weight_VK > 0, sign * x_VK, -np.inf).max(axis=1, initial=-np.inf)
+        found_V: Floats = np.where(best_V == -np.inf, 0.0, sign * best_V)
+        return found_V
+    if word == "count":
+        return np.asarray((weight_VK > 0).sum(axis=1), np.float64)
+    sum_V, weight_V = np.zeros(len(x_VK)), weight_VK.sum(axis=1)
+    for x_V, own_V in zip(x_VK.T, weight_VK.T, strict=True):
+        sum_V = sum_V + own_V * x_V
+    return sum_V if word == "sum" else np.where(weight_V != 0, sum_V / weight_V, 0.0)
 
 
-@frozen(eq=False)
-class _Deviations:
-    """``d = x - mean``, or ``x`` itself, as parts of the widest of the scope, so that squares
-    neither underflow nor overflow; zero where the weight is."""
-
-    weight_S: Floats
-    constant_S: Bools
-    widest_S: Floats
-    relative_V: Floats
-    squares_S: Floats  # Σ w d², relative too
-
-
-def _deviations(
-    scopes: Scopes, x_V: Floats, weight_V: Floats | None, centred: bool = True
-) -> _Deviations:
-    of_scope = scopes.summary(x_V, weight_V)
-    centre_S = of_scope.mean_S if centred else np.zeros_like(of_scope.mean_S)
-    relative_V = x_V - scopes.spread(centre_S)
-    widest_S = np.maximum(of_scope.high_S - centre_S, centre_S - of_scope.low_S)
-    relative_V /= scopes.spread(widest_S)
-    squares_V = relative_V**2
-    if weight_V is not None:
-        relative_V[weight_V == 0] = squares_V[weight_V == 0] = 0.0
-        squares_V *= weight_V
-    return _Deviations(
-        of_scope.weight_S, of_scope.constant, widest_S, relative_V, scopes.total(squares_V)
-    )
-
-
-def _std(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
-    """Return ``sqrt(Σ w d² / (W - ddof))``, exactly 0 where the scope is constant."""
-    of = _deviations(scopes, x_V, weight_V)
-    std_S = of.widest_S * np.sqrt(of.squares_S / (of.weight_S - ddof))
-    return scopes.spread(np.where(of.constant_S, 0.0, std_S))
-
-
-def _std_of_others(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
-    """Return ``_std`` without the value itself: ``Σ_{j≠i} w_j (x_j - mean of others)²`` is
-    ``Σ w d² - w_i d_i² W / (W - w_i)``. Exactly 0 where the others that weigh anything are all
-    equal, or none."""
-    of = _deviations(scopes, x_V, weight_V)
-    own_V = np.ones_like(x_V) if weight_V is None else weight_V
-    sum_V = scopes.spread(of.weight_S)
-    own_squares_V = own_V * of.relative_V**2 * sum_V / (sum_V - own_V)
-    left_V = np.maximum(scopes.spread(of.squares_S) - own_squares_V, 0.0)
-    std_V = scopes.spread(of.widest_S) * np.sqrt(left_V / (sum_V - own_V - ddof))
-    weighs = own_V > 0
-    best_V = scopes.best_of_others(np.where(weighs, x_V, -np.inf))
-    worst_V = -scopes.best_of_others(np.where(weighs, -x_V, -np.inf))
-    return np.where(best_V <= worst_V, 0.0, std_V)
-
-
-def _rms(ddof: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
-    """Return ``sqrt(Σ w x² / (W - ddof))``; 1 where there are too few values for it."""
-    of = _deviations(scopes, x_V, weight_V, centred=False)
-    rms_S = of.widest_S * np.sqrt(of.squares_S / (of.weight_S - ddof))
-    rms_S = np.where(of.widest_S <= 0, 0.0, rms_S)
-    return scopes.spread(np.where(of.weight_S > ddof, rms_S, 1.0))
-
-
-def _mean(_: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
-    of_scope = scopes.summary(x_V, weight_V)
-    return scopes.spread(np.where(of_scope.weight_S > 0, of_scope.mean_S, 0.0))
-
-
-def _nonzero_share(_: int, scopes: Scopes, x_V: Floats, weight_V: Floats | None) -> Floats:
-    return _mean(0, scopes, (x_V != 0).astype(np.float64), weight_V)
-
-
-_SIZES = {
-    "std": _std,
-    "std_of_others": _std_of_others,
-    "rms": _rms,
-    "mean": _mean,
-    "nonzero_share": _nonzero_share,
-}
+def _over_scopes(
+    op: str, scopes: Scopes, others: bool, x_V: Floats, rest: Sequence[_Array]
+) -> Floats:
+    """Return a statistic of each value's scope. ``rest`` has the values of its other parameters."""
+    if not len(x_V):
+        return x_V
+    wide = (np.broadcast_to(one, x_V.shape) for one in rest)
+    given = dict(zip(OPERATIONS[op].params[1:], wide, strict=True))
+    weight_V = None if (given["weight"] == 1).all() else given["weight"]
+    columns = scopes, x_V, weight_V
+    match op.removesuffix(" over"):
+        case "mean":
+            found_V = mean(*columns, others)
+        case "sum":
+            found_V = total(*columns, others)
+        case "count":
+            found_V = count(*columns, others)
+        case "min":
+            found_V, _ = extremes(*columns, others)
+        case "max":
+            _, found_V = extremes(*columns, others)
+        case "rank":
+            found_V = rank(*columns)
+        case "quantile":
+            found_V = quantile(*columns, float(given["q"][0]))
+        case word:
+            deviation = std if word == "std" else rms
+            found_V = deviation(*columns, others, float(given["ddof"][0]))
+    if not np.isfinite(found_V).all():
+        raise AlgorithmError(_OVERFLOW)
+    if "singleton" in given:
+        found_V = np.where(scopes.spread(scopes.size_S == 1), given["singleton"], found_V)
+    return found_V

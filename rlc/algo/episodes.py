@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.scheme import Returns
 from rlc.records import evolve, field, frozen
 
 Floats = npt.NDArray[np.float64]
@@ -42,36 +41,6 @@ def require_turns(turns_R: Ints) -> None:
             f"rollout {int(np.argmin(turns_R))} has no turn; "
             "remove rollouts that failed before their first turn"
         )
-
-
-def compute_returns(returns: Returns, rewards_N: Floats, turns_R: Ints) -> Floats:
-    """Return the returns of all rollouts, in one column.
-
-    Args:
-        returns: the unit and the discount ``gamma``. ``turn`` gives ``G_t = r_t + gamma G_{t+1}``
-            of every turn, shape (N,). ``episode`` gives ``G_0``, shape (R,): the sum of the rewards
-            at ``gamma = 1``, the discounted sum otherwise.
-        rewards_N: the rewards of all turns, rollout by rollout.
-        turns_R: the number of turns of each rollout.
-
-    Raises:
-        AlgorithmError: a reward that is not finite, or a rollout without turns.
-    """
-    require_turns(turns_R)
-    finite_N = np.isfinite(rewards_N)
-    if not finite_N.all():
-        at = int(np.argmin(finite_N))
-        ends_R = np.cumsum(turns_R)
-        rollout = int(np.searchsorted(ends_R, at, side="right"))
-        turn = at - int(ends_R[rollout] - turns_R[rollout])
-        raise AlgorithmError(
-            f"the reward of rollout {rollout}, turn {turn} is {rewards_N[at]}; "
-            "every reward must be a finite number"
-        )
-    to_go_N = reward_to_go(returns.gamma, rewards_N, turns_R)
-    if returns.unit == "turn":
-        return to_go_N
-    return np.take(to_go_N, np.cumsum(turns_R) - turns_R)
 
 
 def reward_to_go(gamma: float, rewards_N: Floats, turns_R: Ints) -> Floats:
@@ -122,6 +91,12 @@ class Components:
 
     values_NK: Floats
     weight_NK: Floats
+    names: tuple[str, ...] = ("",)
+
+    @classmethod
+    def of_one(cls, rewards_N: Floats) -> Components:
+        """Return the components of rewards that are one number each."""
+        return cls(rewards_N[:, None], np.ones((len(rewards_N), 1)))
 
     @classmethod
     def from_rollouts(cls, parts_R: Sequence[Parts], turns_R: Ints) -> Components:
@@ -134,7 +109,7 @@ class Components:
                 values_NK[start : start + turns, names.index(name)] = value_T
                 weight_NK[start : start + turns, names.index(name)] = weight
             start += turns
-        return cls(values_NK, weight_NK)
+        return cls(values_NK, weight_NK, tuple(names))
 
 
 @frozen(eq=False)
@@ -144,8 +119,9 @@ class Episodes:
     Columns over N hold the turns of rollout 0, then of rollout 1, and so on;
     :meth:`from_rollouts` takes them rollout by rollout. Where several agents play one episode, the
     part of each is a rollout of its own, with its role as a label. ``components`` are those of the
-    rewards; None: the reward is one number. ``running_R`` is what a running baseline subtracts from
-    the returns of each rollout; None: 0.
+    rewards; None: the reward is one number. ``running`` has the moving averages that the scheme
+    reads, a value for each rollout, by the positions of their nodes; others are 0. ``roles`` and
+    ``envs`` are what the labels from 0 on stand for.
     """
 
     rewards_N: Floats
@@ -155,11 +131,21 @@ class Episodes:
     env_R: Ints  # label of its environment
     role_R: Ints = field()  # label of its role; by default all have one
     components: Components | None = None
-    running_R: Floats | None = None
+    truncated_R: Bools = field()
+    failed_R: Bools = field()
+    running: Mapping[int, Floats] = field(factory=dict)
+    step: int = 1
+    roles: tuple[str, ...] = ()
+    envs: tuple[str, ...] = ()
 
     @role_R.default
     def _one_role(self) -> Ints:
         return np.zeros(len(self.turns_R), np.int64)
+
+    @truncated_R.default
+    @failed_R.default
+    def _none(self) -> Bools:
+        return np.zeros(len(self.turns_R), np.bool_)
 
     def __attrs_post_init__(self) -> None:
         labels = {"group": self.group_R, "environment": self.env_R, "role": self.role_R}
@@ -176,6 +162,61 @@ class Episodes:
         require_turns(self.turns_R)
         if (self.tokens_N < 0).any():
             raise AlgorithmError("a turn cannot have a negative number of action tokens")
+
+    def require_finite(self) -> None:
+        """Raise AlgorithmError for a reward that is not a finite number, with its place."""
+        finite_N = np.isfinite(self.rewards_N)
+        if not finite_N.all():
+            at = int(np.argmin(finite_N))
+            ends_R = np.cumsum(self.turns_R)
+            rollout = int(np.searchsorted(ends_R, at, side="right"))
+            turn = at - int(ends_R[rollout] - self.turns_R[rollout])
+            raise AlgorithmError(
+                f"the reward of rollout {rollout}, turn {turn} is {self.rewards_N[at]}; "
+                "every reward must be a finite number"
+            )
+
+    def select(self, keep_R: Bools) -> Episodes:
+        """Return the rollouts for which ``keep_R`` holds."""
+        keep_N, parts = np.repeat(keep_R, self.turns_R), self.components
+        if parts is not None:
+            values_NK, weight_NK = parts.values_NK[keep_N], parts.weight_NK[keep_N]
+            parts = evolve(parts, values_NK=values_NK, weight_NK=weight_NK)
+        of_rollouts = ("turns_R", "group_R", "env_R", "role_R", "truncated_R", "failed_R")
+        return evolve(
+            self,
+            rewards_N=self.rewards_N[keep_N],
+            tokens_N=self.tokens_N[keep_N],
+            components=parts,
+            running={at: value_R[keep_R] for at, value_R in self.running.items()},
+            **{name: getattr(self, name)[keep_R] for name in of_rollouts},
+        )
+
+    def names(self, label: str) -> list[str]:
+        """Return the name of each rollout's ``role`` or ``env``."""
+        names = self.roles if label == "role" else self.envs
+        return [names[at] for at in getattr(self, f"{label}_R").tolist()]
+
+    def scope_name(self, scope: str, at: int) -> str:
+        """Return the name, in a message, of the scope of rollout ``at``."""
+        if scope == "batch":
+            return "the batch"
+        parts = {"role": ("role", "group"), "batch_role": ("role",)}.get(scope, (scope,))
+        return " of ".join(f"{part} {int(getattr(self, f'{part}_R')[at])}" for part in parts)
+
+    def scope_labels(self, scope: str) -> Ints:
+        """Return a label for each rollout, the same for those that are compared in a scope."""
+        match scope:
+            case "batch":
+                return np.zeros(len(self.turns_R), np.int64)
+            case "role":
+                _, role_R = np.unique(self.role_R, return_inverse=True)
+                _, group_R = np.unique(self.group_R, return_inverse=True)
+                return np.asarray(group_R * (role_R.max(initial=0) + 1) + role_R, np.int64)
+            case "batch_role":
+                return self.role_R
+        labels: Ints = getattr(self, f"{scope}_R")
+        return labels
 
     @classmethod
     def from_rollouts(
@@ -203,12 +244,14 @@ class Episodes:
 
 @frozen(eq=False)
 class Advantages:
-    """The advantage of every turn, the returns behind them, and which rollouts remain."""
+    """The advantage of every turn, and which rollouts remain. ``observed`` has what the moving
+    averages of the scheme are of, by the positions of their nodes: a value for each rollout that is
+    kept, or for each of its turns."""
 
     advantages_N: Floats  # zeros for rollouts that were dropped
-    returns_V: Floats  # V = R for an episode scheme, N for a turn scheme
     kept_R: Bools
     turns_R: Ints
+    observed: Mapping[int, Floats] = field(factory=dict)
 
     def by_rollout(self) -> list[Floats]:
         """Return the advantages: an array for each rollout, with a value for each turn."""

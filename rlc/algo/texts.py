@@ -7,10 +7,10 @@ such as ``verl.advantages.rl``, holds the builtins of that library, ``verl.grpo`
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from functools import cache, cached_property
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -19,19 +19,19 @@ from rlc.algo.expressions.reader import ExpressionReader
 from rlc.lang import BlockDecl, Source
 from rlc.records import frozen
 
-FOLDER = Path(__file__).parent / "formulas"
-_DECLARATION = re.compile(
-    r"^((?:#[^\n]*\n)*)(\w+) (\w+)([^\n]*\{\n.*?^\})$", re.MULTILINE | re.DOTALL
-)
+FOLDER = os.path.join(os.path.dirname(__file__), "formulas")
+_COMMENT, _HEAD, _BODY = r"^((?:#[^\n]*\n)*)", r"(\w+) (\w+)", r"(\([^)]*\)) ({\n.*?^})$"
+_DECLARATION = re.compile(_COMMENT + _HEAD + _BODY, re.MULTILINE | re.DOTALL)
 
 
 @frozen(eq=False)
 class FormulaText:
-    """A formula that comes with rlc: its ``name``, the comment above it, and its text."""
+    """A formula that comes with rlc: its ``name``, the comment above it, its parameters and their
+    defaults as written in its ``head``, and the whole ``text``."""
 
-    kind: str
     name: str
     doc: str
+    head: str
     text: str
 
     @cached_property
@@ -61,12 +61,14 @@ class FormulaText:
 def formula_texts(kind: str) -> Mapping[str, FormulaText]:
     """Return the formulas of a kind of declarations, by name, in the order of their files."""
     found: dict[str, FormulaText] = {}
-    for path in sorted(FOLDER.glob("*.rl"), key=lambda path: (path.name.count("."), path.name)):
-        library = f"{path.name.split('.')[0]}." if path.name.count(".") > 1 else ""
-        for comment, word, name, rest in _DECLARATION.findall(path.read_text(encoding="utf-8")):
+    files = (name for name in os.listdir(FOLDER) if name.endswith(".rl"))
+    for file in sorted(files, key=lambda name: (name.count("."), name)):
+        library = f"{file.split('.')[0]}." if file.count(".") > 1 else ""
+        with open(os.path.join(FOLDER, file), encoding="utf-8") as opened:
+            declarations = _DECLARATION.findall(opened.read())
+        for comment, word, name, head, body in declarations:
             if word == kind:
                 doc = " ".join(line.removeprefix("#").strip() for line in comment.splitlines())
-                found[library + name] = FormulaText(
-                    kind, library + name, doc, f"{word} {name}{rest}"
-                )
+                text = f"{word} {name}{head} {body}"
+                found[library + name] = FormulaText(library + name, doc, head, text)
     return MappingProxyType(found)

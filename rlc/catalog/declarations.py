@@ -211,6 +211,13 @@ LOSS_FIELDS = (
     Param("sequence", "expression", "a loss for each sequence, which counts like a token's", None),
 )
 
+ADVANTAGE_FIELDS = (
+    Param("episode", "expression", "one advantage for each episode, on all its tokens", None),
+    Param("turn", "expression", "one advantage for each turn, on its tokens", None),
+    Param("keep", "expression", "episodes for which it is 0 are left out", None),
+    Param("require", "expression", "where it is 0 there is no advantage, and the run stops", None),
+)
+
 EVAL, SWEEP, EXPECT = "eval", "sweep", "expect"
 
 DECLARATIONS = {
@@ -238,7 +245,13 @@ DECLARATIONS = {
             value="env",
             aliases="environment task dataset",
         ),
-        Declaration("advantage", "an advantage scheme", value="advantage"),
+        Declaration(
+            "advantage",
+            "an advantage scheme: a value, or named parts, then `episode` or `turn`",
+            ADVANTAGE_FIELDS,
+            value="advantage",
+            open=True,
+        ),
         Declaration(
             "loss",
             "a loss of one's own: named parts, then `token` or `sequence`",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 from rlc.algo import AdvantageScheme
 from rlc.catalog.builtins import (
     advantages,
-    dialects,
     frameworks,
     graders,
     losses,
@@ -143,7 +142,6 @@ BUILTINS: tuple[Builtin, ...] = (
     *frameworks.PLAYERS,
     *graders.GRADERS,
     *advantages.PRESETS,
-    *dialects.DIALECTS,
     *advantages.STEPS,
     *losses.LOSSES,
     *stages.TEACHERS,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, get_args
 
-from rlc.algo import running_baseline
+from rlc.algo import has_running
 from rlc.catalog.declarations import STAGES, TRAINING
 from rlc.catalog.environments import is_rewarded, roles_of, with_role
 from rlc.catalog.index import loss_traits, metric_traits, teacher_traits
@@ -147,7 +147,7 @@ ENTRIES = (
     _share("teacher/mass", of=("train", "sft"), needs=_names_targets),
     MetricEntry(
         ("baseline/{env}", "baseline/{env}/{role}"),
-        needs=lambda s: bool(s.policy_gradient and running_baseline(s.policy_gradient.advantage)),
+        needs=lambda s: bool(s.policy_gradient and has_running(s.policy_gradient.advantage)),
     ),
     _share("policy/ess"),
     _share("policy/clip_fraction", needs=_clips),

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlc.catalog import (
+    DECLARATIONS,
     KINDS,
     SCALARS,
     Args,
@@ -219,10 +220,10 @@ class Evaluator:
         if isinstance(decl, BlockDecl):
             if decl.kind.id == "model":
                 return model_value(decl, self.value, self.recipe, self.found)
-            if decl.kind.id == "loss":
-                from rlc.check.expressions import own_loss  # most recipes have none
+            if DECLARATIONS[decl.kind.id].open:
+                from rlc.check.expressions import own_formula  # most recipes have none
 
-                return own_loss(decl, self)
+                return own_formula(decl, self)
             field = next((field for field in decl.fields if field.name.id == "model"), None)
             start = field and self.value(field.value, Param("model", "model", "a model"))
             if not start:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlc.algo import (
+    CONDITIONS,
     INPUTS,
     NUMBER,
     OPERATIONS,
@@ -21,8 +22,10 @@ from rlc.algo import (
     differentiable,
     direction,
     functions_of,
+    is_reward,
     overflows_at,
     ranges,
+    scheme_of,
 )
 from rlc.catalog import (
     FORMAT,
@@ -33,7 +36,7 @@ from rlc.catalog import (
     known_loss,
     with_role,
 )
-from rlc.check.scalars import NUMBERS, describe
+from rlc.check.scalars import NUMBERS, WORD, describe
 from rlc.check.scope import closest, known_values, rename
 from rlc.check.values import UnknownValue, Value, report_unfit, said, settle, unwrap
 from rlc.lang import (
@@ -63,8 +66,9 @@ EXPRESSION_KINDS = ("loss", "advantage")  # declarations that are blocks of expr
 _IN: Mapping[Kind, str] = {
     "loss": "the loss",
     "reward": "a reward",
-    "advantage": "an advantage",
+    "advantage": "the advantage",
 }
+_A: Mapping[Kind, str] = {"loss": "a loss", "advantage": "an advantage"}
 _PLAIN = Param("expression", "float", "a number of an expression")
 _EXPRESSION = Param("expression", "expression", "a part of an expression")
 
@@ -110,6 +114,12 @@ class RecipeReader(ExpressionReader):
         holds = super().static(expr)
         inside = isinstance(expr, Binary) and self._inside(expr.left) and self._inside(expr.right)
         return None if inside else holds
+
+    def scope(self, expr: Expr) -> str | None:
+        return super().scope(_first_choice(expr))
+
+    def word(self, expr: Expr) -> str | None:
+        return super().word(_first_choice(expr))
 
     def _inside(self, expr: Expr) -> bool:
         return (
@@ -201,6 +211,13 @@ class RecipeReader(ExpressionReader):
         elif error.expected:
             code, advice = "RL0643", error.hint
         self.wrong(code, place, str(error), advice)
+
+
+def _first_choice(expr: Expr) -> Expr:
+    """Return what stands for a parameter without a value, which is one of some words."""
+    if isinstance(expr, UnknownValue) and expr.want.type == WORD:
+        return Name(expr.span, expr.want.all_choices()[0])
+    return expr
 
 
 def _suggested(
@@ -308,8 +325,15 @@ def _text(span: Span) -> str:
     return " ".join(span.text.split())
 
 
-# The fields that a loss can end with, and what each is.
-_RESULTS: Mapping[str, Shape] = {"token": "token", "sequence": "sequence"}
+# The fields that a declaration can end with, and the shape of each.
+_RESULTS: Mapping[str, Mapping[str, Shape]] = {
+    "loss": {"token": "token", "sequence": "sequence"},
+    "advantage": {"episode": "episode", "turn": "turn"},
+}
+_ENDS: Mapping[str, str] = {
+    "loss": "`token = …`, a loss for each token, or `sequence = …`, one for all",
+    "advantage": "`episode = …`, one advantage for each episode, or `turn = …`, one for each turn",
+}
 _SAID: Mapping[Shape, str] = {
     "number": "the same number everywhere",
     "sequence": "one value for each sequence",
@@ -317,30 +341,19 @@ _SAID: Mapping[Shape, str] = {
 }
 
 
+def own_formula(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
+    """Return what a block of expressions declares, or None after a report."""
+    return {"loss": own_loss, "advantage": own_advantage}[decl.kind.id](decl, evaluator)
+
+
 def own_loss(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
     """Return the loss of a block, or None after a report."""
-    found = evaluator.found
-    reader = RecipeReader(evaluator, "loss", block=decl.span)
-    fields = _parts(decl, evaluator)
-    if (result := _result(decl, evaluator)) is None:
+    if (read := _read(decl, evaluator, "loss")) is None:
         return None
-    # What an amendment adds stands behind the result, and may be a part of it.
-    parts = [field for field in fields if field.name.id not in _RESULTS]
-    reader.later = {field.name.id: field.name.span for field in parts}
-    for field in parts:
-        name = reader.defining = field.name.id
-        node = reader.parts[name] = reader.node(field.value)
-        if node is not None:
-            reader.builder.name(node, name)
-        del reader.later[name]
-    reader.defining = result.name.id
-    output = reader.node(result.value)
-    if output is None or None in reader.parts.values() or len(fields) < len(decl.fields):
-        return None
-    _report_unused(parts, result, reader)
+    reader, result, output = read
     if (program := _program(result, output, reader)) is None:
         return None
-    report_findings(program, reader, result.value.span, found)
+    report_findings(program, reader, result.value.span, evaluator.found)
     place = decl.name.span
     called: Any = Value("string", decl.name.id, place, place)
     made: Any = Value("loss", program, result.value.span, result.value.span)
@@ -348,41 +361,91 @@ def own_loss(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
     return Value("loss", LossPlan(called, {}, made, mean), place, place)
 
 
-def _parts(decl: BlockDecl, evaluator: EvaluatorLike) -> list[Field]:
+def own_advantage(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
+    """Return the advantage of a block, or None after a report."""
+    if (read := _read(decl, evaluator, "advantage")) is None:
+        return None
+    reader, result, output = read
+    try:
+        scheme = scheme_of(decl.name.id, reader.builder, {**reader.parts, result.name.id: output})
+    except ExpressionError as error:
+        span = next((f.value.span for f in decl.fields if f"`{f.name.id}`" in str(error)), None)
+        evaluator.found.error("RL0643", span or result.value.span, str(error), error.hint)
+        return None
+    for program in scheme.programs:
+        for undefined in ranges(program).undefined:
+            report_undefined(undefined, reader, result.value.span, evaluator.found)
+    if not any(map(is_reward, scheme.result.inputs)):
+        message = "the advantage does not depend on the reward: nothing is learnt from it"
+        advice = "`sum(reward)` is the return of an episode"
+        evaluator.found.warning("RL0655", result.value.span, message, advice)
+    place = decl.name.span
+    called: Any = Value("string", decl.name.id, place, place)
+    return Value("advantage", evolve(scheme, name=called), place, place)
+
+
+def _read(
+    decl: BlockDecl, evaluator: EvaluatorLike, kind: Kind
+) -> tuple[RecipeReader, Field, int] | None:
+    """Return what has read the parts of a block, its result and the node of that; None after a
+    report."""
+    reader = RecipeReader(evaluator, kind, block=decl.span)
+    fields = _parts(decl, evaluator, kind)
+    if (result := _result(decl, evaluator, kind)) is None:
+        return None
+    # What an amendment adds stands behind the result, and may be a part of it.
+    parts = [field for field in fields if field.name.id not in _RESULTS[kind]]
+    reader.later = {field.name.id: field.name.span for field in parts}
+    for field in parts:
+        reader.defining = field.name.id
+        reader.define(field)
+        del reader.later[field.name.id]
+    reader.defining = result.name.id
+    output = reader.node(result.value)
+    if output is None or None in reader.parts.values() or len(fields) < len(decl.fields):
+        return None
+    _report_unused(parts, result, reader)
+    return reader, result, output
+
+
+def _parts(decl: BlockDecl, evaluator: EvaluatorLike, kind: Kind) -> list[Field]:
     known: dict[str, Field] = {}
     for field in decl.fields:
         name = field.name.id
-        meant = INPUTS["loss"].get(name) or functions_of("loss").get(name)
+        meant = INPUTS[kind].get(name) or functions_of(kind).get(name)
         if (first := known.setdefault(name, field)) is not field:
             label = Label(first.name.span, "first given here")
             message = f"the field `{name}` is given twice"
             evaluator.found.error("RL0110", field.name.span, message, "keep one of them", label)
         elif "." in name or meant:
-            message = f"no part of a loss can be called `{name}`"
+            message = f"no part of {_A[kind]} can be called `{name}`"
             advice = f"{name}: {meant.doc if meant else 'a part has a plain name'}"
             evaluator.found.error("RL0653", field.name.span, message, advice)
             del known[name]
     return list(known.values())
 
 
-def _result(decl: BlockDecl, evaluator: EvaluatorLike) -> Field | None:
-    """Return the field that says what is minimised, or None after a report."""
-    results = [field for field in decl.fields if field.name.id in _RESULTS]
-    if not results and not decl.unread & set(_RESULTS):
-        advice = "end with `token = …`, a loss for each token, or `sequence = …`, one for all"
+def _result(decl: BlockDecl, evaluator: EvaluatorLike, kind: Kind) -> Field | None:
+    """Return the field that says what the whole is, or None after a report."""
+    known = _RESULTS[kind]
+    results = [field for field in decl.fields if field.name.id in known]
+    if not results and not decl.unread & set(known):
+        advice = f"end with {_ENDS[kind]}"
         last = decl.fields[-1].name if decl.fields else None
-        fix = rename(last.span, last.id, list(_RESULTS)) if last else None
+        fix = rename(last.span, last.id, list(known)) if last else None
         if last and fix:
-            advice = known_values(list(_RESULTS), last.id)
-        message = f"nothing says what the loss `{decl.name.id}` is"
+            advice = known_values(list(known), last.id)
+        message = f"nothing says what the {kind} `{decl.name.id}` is"
         evaluator.found.error("RL0647", decl.name.span, message, advice, fix=fix)
     if not results:
         return None
     first, *others = results
     for other in others:
         if other.name.id != first.name.id:  # the same one twice is reported as such
-            label = Label(first.name.span, f"and here a `{first.name.id}` loss")
-            message = f"`{decl.name.id}` is both a loss of each token and one of each sequence"
+            label = Label(first.name.span, f"and here a `{first.name.id}` {kind}")
+            message = (
+                f"`{decl.name.id}` is both {_A[kind]} of each {' and one of each '.join(known)}"
+            )
             evaluator.found.error("RL0647", other.name.span, message, "keep one of them", label)
             return None
     return first
@@ -391,8 +454,9 @@ def _result(decl: BlockDecl, evaluator: EvaluatorLike) -> Field | None:
 def _program(result: Field, output: int, reader: RecipeReader) -> Program | None:
     builder, kind = reader.builder, result.name.id
     span, shape = result.value.span, builder.shape(output)
-    if not builder.is_condition(output) and shape not in ("number", _RESULTS[kind]):
-        message = f"`{kind}` is {_SAID[_RESULTS[kind]]}, and this is {_SAID[shape]}"
+    wanted = _RESULTS["loss"][kind]
+    if not builder.is_condition(output) and shape not in ("number", wanted):
+        message = f"`{kind}` is {_SAID[wanted]}, and this is {_SAID[shape]}"
         advice, fix = "`mean(…)` or `sum(…)` makes one value of those of the tokens", None
         if kind == "token":
             advice, fix = "write `sequence = …`", rename(result.name.span, kind, ["sequence"])
@@ -407,14 +471,14 @@ def _program(result: Field, output: int, reader: RecipeReader) -> Program | None
 
 
 def _report_unused(parts: list[Field], result: Field, reader: RecipeReader) -> None:
-    used, waiting = set[str](), [result.name.id]
+    used, waiting = set[str](), [result.name.id, *CONDITIONS]
     while waiting:
         if (name := waiting.pop()) not in used:
             used.add(name)
             waiting += reader.uses.get(name, ())
     for field in parts:
         if field.name.id not in used:
-            message = f"the loss is not made of `{field.name.id}`"
+            message = f"{_IN[reader.kind]} is not made of `{field.name.id}`"
             reader.found.warning("RL0645", field.name.span, message, "use it, or remove it")
 
 
@@ -443,7 +507,7 @@ def _has_one_advantage(stage: Mapping[str, Value]) -> bool:
     if settle(stage["teacher"]):  # it scores each token by itself
         return False
     kl = settle(stage["kl"])
-    return settle(stage["advantage"]).returns.unit == "episode" and (kl is None or not kl.coef)
+    return not settle(stage["advantage"]).by_turn and (kl is None or not kl.coef)
 
 
 _INPUTS = INPUTS["reward"]

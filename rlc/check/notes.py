@@ -32,6 +32,7 @@ from rlc.lang import (
     Amend,
     Argument,
     Attribute,
+    BlockDecl,
     Bool,
     Call,
     Decl,
@@ -229,7 +230,7 @@ class Annotator:
             if (made := uses.block(decl)) is None:
                 return
             decl = made
-        if not known.is_block:
+        if not isinstance(decl, BlockDecl):
             return
         self.notes.note_arguments(known, decl.span, decl.fields, known.fields)
         if known.open:

@@ -17,6 +17,7 @@ from rlc.plan.leaves import children_of
 from rlc.records import evolve
 
 if TYPE_CHECKING:
+    from rlc.algo import AdvantageScheme
     from rlc.check.scalars import EvaluatorLike
 
 Mixture = tuple[EnvPlan, ...]
@@ -139,8 +140,12 @@ def _followed(evaluator: EvaluatorLike, head: Value, stage: Value, expr: Binary)
         scheme: Any = head.data
         text = f"{unwrap(scheme.name)} |> {said(stage.origin).removeprefix('definition of ')}"
         own = scheme.name if isinstance(scheme.name, Value) else head
-        name = Value("string", text, own.span, own.origin)
-        scheme = evolve(scheme, name=name, steps=(*scheme.steps, stage))
+        name: Any = Value("string", text, own.span, own.origin)
+        steps: Any = (*scheme.steps, stage)
+        followed = _with_step(evaluator, settle(scheme), stage, expr)
+        if followed is None:
+            return None
+        scheme = evolve(followed, name=name, args=scheme.args, steps=steps)
         return evolve(head, data=scheme, span=expr.span)
     if isinstance(stage.data, tuple(_SETTINGS)):
         return _with_setting(evaluator, head, stage, expr)
@@ -151,6 +156,27 @@ def _followed(evaluator: EvaluatorLike, head: Value, stage: Value, expr: Binary)
         return None
     envs = tuple(evolve(env, wrappers=(*env.wrappers, stage)) for env in head.data)
     return evolve(head, data=envs, span=expr.span)
+
+
+def _with_step(
+    evaluator: EvaluatorLike, scheme: AdvantageScheme, stage: Value, expr: Binary
+) -> AdvantageScheme | None:
+    """Return a scheme with one more step, or None after a report."""
+    from rlc.algo import ExpressionError, WeightedSum, reads, with_step  # most schemes have none
+
+    step = settle(stage)
+    try:
+        return with_step(scheme, step)
+    except ExpressionError as error:
+        code, message, advice = "RL0643", str(error), error.hint
+        if isinstance(step, WeightedSum) and reads(scheme, "parts"):
+            code, advice = "RL0774", "remove it: one `weighted_sum()` is enough"
+        elif isinstance(step, WeightedSum):
+            code = "RL0789"
+            message = "a moving average is one of returns, and components of a reward are added up"
+            advice = "take out `weighted_sum()`, or compare the components within groups: `gdpo()`"
+        evaluator.found.error(code, expr.right.span, message, advice)
+        return None
 
 
 def _stages(evaluator: EvaluatorLike, expr: Expr, want: Param) -> tuple[Value, ...] | None:

@@ -226,6 +226,7 @@ def _likely_kind(kind: Name) -> tuple[list[str], Fix | None]:
 def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
     made = isinstance(decl, ValueDecl) and isinstance(decl.value, Amend | Call)
     other = known.is_block != isinstance(decl, BlockDecl) and not (known.is_block and made)
+    other &= known.value is None or not known.open  # which is declared either way
     if known.form is not None or other:
         return f"`{known.kind}` is not declared like this"
     if decl.parameters is not None and not known.reusable:

@@ -230,7 +230,7 @@ class Uses:
         if decl is None:
             return None
         label = Label(decl.name.span, "declared here")
-        if not DECLARATIONS[decl.kind.id].is_block:
+        if not (isinstance(decl, BlockDecl) or DECLARATIONS[decl.kind.id].is_block):
             what, advice = "a param", "a block is amended, such as a model or a stage"
             if decl.kind.id != "param":
                 what = KINDS[decl.kind.id].noun

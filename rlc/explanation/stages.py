@@ -16,7 +16,7 @@ from rlc.catalog import (
     loss_traits,
     preference_traits,
 )
-from rlc.explanation.layout import Lines, wrapped
+from rlc.explanation.layout import ROOM, Lines, wrapped
 from rlc.explanation.schemes import Formula, reward_formulas, scheme_formulas
 from rlc.lang.render import Paint
 from rlc.plan import (
@@ -152,9 +152,17 @@ def _advantage(objective: PolicyGradient, paint: Paint) -> Lines:
 
 
 def _formulas(formulas: Sequence[Formula], paint: Paint) -> Lines:
-    width = max((len(formula.text) for formula in formulas if formula.remark), default=0)
+    """Yield formulas, the remark of each beside it, or below it where there is no room."""
+    told = [formula for formula in formulas if formula.remark]
+    width = max((len(formula.text) for formula in told), default=0)
+    beside = width + 3 + max((len(formula.remark) for formula in told), default=0) <= ROOM
     for formula in formulas:
-        yield f"{formula.text:{width}}   {paint.dim(formula.remark)}".rstrip()
+        if beside and formula.remark:
+            yield f"{formula.text:{width}}   {paint.dim(formula.remark)}"
+            continue
+        yield from wrapped(formula.text, hang=2)
+        if formula.remark:
+            yield f"  {paint.dim(formula.remark)}"
 
 
 def loss_formula(loss: LossPlan) -> tuple[str, ...]:

@@ -13,14 +13,18 @@ from typing import Any
 from attrs import fields, has, resolve_types
 
 from rlc.algo import (
+    AdvantageScheme,
     AdvantageStep,
     Baseline,
     Clip,
     Program,
+    Returns,
     RunningBaseline,
     Scale,
     WeightedSum,
+    scheme_of_returns,
     validate,
+    with_step,
 )
 from rlc.errors import Error
 from rlc.plan.environments import EnvPlan, RewardPlan
@@ -266,6 +270,20 @@ def _converter() -> Any:
         return loaded
 
     converter.register_structure_hook(Program, valid)
+    scheme = make_dict_structure_fn(AdvantageScheme, converter, _cattrs_forbid_extra_keys=True)
+
+    def formulated(data: Any, cls: type) -> AdvantageScheme:
+        """Return a scheme, of an older plan one of returns and steps."""
+        if not (isinstance(data, Mapping) and "returns" in data):
+            known: AdvantageScheme = scheme(data, cls)
+            return known
+        unit = converter.structure(data["returns"], Returns)
+        made = scheme_of_returns(str(data["name"]), unit, data["constant"])
+        for step in converter.structure(data["steps"], tuple[AdvantageStep, ...]):
+            made = with_step(made, step)
+        return made
+
+    converter.register_structure_hook(AdvantageScheme, formulated)
     data: Any = AnyData
     converter.register_unstructure_hook(  # cattrs takes it for another union
         data | None, lambda one: None if one is None else converter.unstructure(one, data)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from rlc.algo import SHARED_BY, AdvantageScheme
+from rlc.algo import SHARED_BY, AdvantageScheme, scope_of, statistics
 from rlc.plan.leaves import asked_models
 from rlc.plan.parts import (
     AggregatePlan,
@@ -257,11 +257,11 @@ def barriers(
     gradients take the gradient as it is, so it cannot be scaled once it is accumulated. The scores
     of a teacher do not depend on other tokens, so nothing waits for a batch of them.
     """
-    for index, step in enumerate(advantage.steps):
-        over = getattr(step, "over", "group")
+    for path, node in statistics(advantage):
+        over = scope_of(node)
         if over not in ("group", "role"):
             why = f"`over = {over}` in the advantage compares all of it"
-            yield Barrier("advantages", f"advantage.steps.{index}", why)
+            yield Barrier("advantages", path, why)
     if loss.program is not None:
         from rlc.algo import needs_batch  # most recipes have no loss of their own
 

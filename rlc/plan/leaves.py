@@ -7,8 +7,8 @@ from functools import cache
 from operator import is_
 from typing import Any, TypeVar
 
-from rlc.plan.parts import IF_ANY, ModelPlan, ModelState
-from rlc.records import Record, evolve, fields, has
+from rlc.plan.parts import ModelPlan, ModelState
+from rlc.records import IF_ANY, Record, evolve, fields, has
 
 R = TypeVar("R", bound=Record)
 PLAIN = {str, int, float, bool, type(None)}

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from rlc.records import Record, evolve, field, field_names, frozen
+from rlc.records import IF_ANY, Record, evolve, field, field_names, frozen
 
 if TYPE_CHECKING:
     from rlc.algo import Program
-
-IF_ANY = "if_any"  # in the metadata of a field: where it is None, it is no part of the plan
 
 
 @frozen

@@ -28,7 +28,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo.advantages import compute_advantages, stable_order
+from rlc.algo.advantages import compute_advantages
 from rlc.algo.episodes import Episodes, Floats
 from rlc.algo.scheme import (
     AdvantageScheme,
@@ -39,6 +39,7 @@ from rlc.algo.scheme import (
     Scale,
     WeightedSum,
 )
+from rlc.algo.scopes import stable_order
 
 # Eighths: differences and shifts are exact, so that constancy survives them.
 eighths = st.integers(-80, 80).map(lambda n: n / 8)
@@ -288,8 +289,8 @@ def schemes(draw: st.DrawFn) -> AdvantageScheme:
     chosen: list[AdvantageStep] = [*draw(steps)]
     if draw(st.booleans()):
         chosen.insert(draw(st.integers(0, len(chosen))), WeightedSum())
-    kept = AdvantageScheme("any", draw(returns), tuple(chosen), "keep")
-    return evolve(kept, constant="drop") if draw(st.booleans()) else kept
+    unit, constant = draw(returns), draw(st.sampled_from(["keep", "drop"]))
+    return scheme(*chosen, unit=unit.unit, gamma=unit.gamma, constant=constant)
 
 
 Rollouts = list[tuple[list[float], list[int], int, int, int]]

@@ -23,7 +23,7 @@ from paths import ROOT
 
 from rlc.algo.advantages import compute_advantages
 from rlc.algo.episodes import Advantages, Episodes, renewed
-from rlc.algo.scheme import AdvantageScheme, Baseline, Returns, RunningBaseline, WeightedSum
+from rlc.algo.scheme import AdvantageScheme, Baseline, RunningBaseline, WeightedSum
 
 Rewards = Sequence[Mapping[str, float]]  # by component, of each rollout
 RECORDED = json.loads((ROOT / "tests/algo/data/gdpo_vectors.json").read_text(encoding="utf-8"))
@@ -141,7 +141,7 @@ def test_one_component_is_the_reward_itself(rewards: list[float]) -> None:
     assert found.tobytes() == compute_advantages(GDPO, bare).advantages_N.tobytes()
 
 
-RAE = AdvantageScheme("rae", Returns("episode", 1.0), (RunningBaseline(0.5),), "keep")
+RAE = scheme(RunningBaseline(0.5))
 
 
 def test_a_moving_average_worked_out_by_hand() -> None:
@@ -180,7 +180,11 @@ def test_the_average_is_taken_off_each_return_of_its_rollout() -> None:
     )
     first = compute_advantages(RAE, episodes)
     assert first.advantages_N.tolist() == [1.0, 3.0, 3.0, -1.0]  # before the first step it is 0
-    later = evolve(episodes, running_R=np.array([0.5, 1.0, 0.5]))
+    (average,) = first.observed
+    assert first.observed[average].tolist() == [1.0, 3.0, -1.0]
+    later = evolve(episodes, running={average: np.array([0.5, 1.0, 0.5])})
     assert compute_advantages(RAE, later).advantages_N.tolist() == [0.5, 2.0, 2.0, -1.5]
-    by_turn = evolve(RAE, returns=Returns("turn", 1.0))
+    by_turn = scheme(RunningBaseline(0.5), unit="turn")
+    (average,) = compute_advantages(by_turn, episodes).observed
+    later = evolve(episodes, running={average: np.array([0.5, 1.0, 0.5])})
     assert compute_advantages(by_turn, later).advantages_N.tolist() == [0.5, 2.0, 2.0, -1.5]

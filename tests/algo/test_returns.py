@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.algo import AlgorithmError, Floats, Returns
-from rlc.algo.episodes import compute_returns, join, split
+from rlc.algo import (
+    AlgorithmError,
+    Episodes,
+    Floats,
+    Returns,
+    compute_advantages,
+    scheme_of_returns,
+)
 
 rewards = st.floats(-100, 100, allow_subnormal=False)
 rollouts = st.lists(st.lists(rewards, min_size=1, max_size=6), max_size=8)
@@ -19,9 +25,10 @@ rollouts = st.lists(st.lists(rewards, min_size=1, max_size=6), max_size=8)
 
 def returns_of(returns: Returns, rewards_RT: Sequence[Sequence[float]]) -> list[Floats]:
     """The returns of each rollout: one value, or one a turn."""
-    rewards_N, turns_R = join(rewards_RT, np.float64)
-    counts_R = turns_R if returns.unit == "turn" else np.ones_like(turns_R)
-    return split(compute_returns(returns, rewards_N, turns_R), counts_R)
+    labels, tokens = [0] * len(rewards_RT), [[1] * len(rewards) for rewards in rewards_RT]
+    episodes = Episodes.from_rollouts(rewards_RT, tokens, labels, labels)
+    rows = compute_advantages(scheme_of_returns("returns", returns), episodes).by_rollout()
+    return rows if returns.unit == "turn" else [row[:1] for row in rows]
 
 
 def test_an_episode_is_worth_the_sum_of_its_rewards() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from algo_schemes import advantages_of, single_turn
-from attrs import evolve
 from dialect_batches import RECIPE, scheme_of
 
 from rlc.algo.advantages import compute_advantages
 from rlc.algo.episodes import Episodes
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.scheme import AdvantageScheme, Baseline, Scale, running_baseline
+from rlc.algo.scheme import scope_of, statistics
 from rlc.catalog.builtins.advantages import UNSUPPORTED
 from rlc.catalog.index import BUILTINS, builtins_of
 from rlc.compile.recipe import compile_source
@@ -167,7 +166,7 @@ NOISY = [[0.1] * 3, [0.1] * 10, [0.3] * 6]
 def test_equal_returns_never_give_noise(preset: object) -> None:
     """A baseline over the group, or over a batch of one group, leaves exact zeros."""
     scheme = scheme_of(f"{preset.name}()")  # type: ignore[attr-defined]
-    if not scheme.steps or running_baseline(scheme) is not None:
+    if not statistics(scheme) or scheme.result.shape != "episode":
         return
     for group in NOISY:
         assert advantages_of(scheme, [group]).tolist() == [0.0] * len(group)
@@ -274,26 +273,14 @@ def test_presets_of_a_group_take_another_scope(preset: object) -> None:
     if "scope" not in [param.name for param in preset.params]:  # type: ignore[attr-defined]
         return
     scheme = scheme_of(f"{preset.name}(scope = role)")  # type: ignore[attr-defined]
-    whole = ("batch", "batch_role")
-    assert all(getattr(step, "over", "role") in ("role", *whole) for step in scheme.steps)
-    if any(getattr(step, "over", "") == "batch_role" for step in scheme.steps):
+    scopes = {scope_of(node) for _, node in statistics(scheme)}
+    assert scopes <= {"role", "batch", "batch_role"}
+    if "batch_role" in scopes:
         return  # in separate groups its roles would be one
     solver, judge = [1.0, 0.0, 0.25, 0.5, 0.0], [3.0, 2.0]
-    apart = advantages_of(
-        scheme_in_groups(scheme), [solver, judge], [[2] * len(solver), [2] * len(judge)]
-    )
+    in_groups = scheme_of(f"{preset.name}(scope = group)")  # type: ignore[attr-defined]
+    apart = advantages_of(in_groups, [solver, judge], [[2] * len(solver), [2] * len(judge)])
     episodes = Episodes.from_rollouts(
         [[reward] for reward in (*solver, *judge)], [[2]] * 7, [4] * 7, [0] * 7, [1] * 5 + [0] * 2
     )
     np.testing.assert_array_equal(compute_advantages(scheme, episodes).advantages_N, apart)
-
-
-def scheme_in_groups(scheme: AdvantageScheme) -> AdvantageScheme:
-    """The same scheme over groups."""
-    steps = [
-        evolve(step, over="group")
-        if isinstance(step, Baseline | Scale) and step.over == "role"
-        else step
-        for step in scheme.steps
-    ]
-    return evolve(scheme, steps=tuple(steps))

@@ -10,6 +10,7 @@ import pytest
 from paths import RECIPES
 
 from rlc.catalog.declarations import (
+    ADVANTAGE_FIELDS,
     DECLARATIONS,
     EVAL_FIELDS,
     LOSS_FIELDS,
@@ -253,6 +254,7 @@ def field_cases() -> Iterator[tuple[str, Param]]:
         ("eval", EVAL_FIELDS),
         ("sweep", SWEEP_FIELDS),
         ("loss", LOSS_FIELDS),
+        ("advantage", ADVANTAGE_FIELDS),
     ):
         for param in fields:
             yield kind, param
@@ -293,6 +295,12 @@ def test_every_field_counts(kind: str, param: Param) -> None:
                 result = product if param.name == "token" else f"mean({product})"
                 own = block("loss", "own", {param.name: f"-{result}"})
                 return recipe(train=TRAIN | {"loss": "own"}) + own
+            case "advantage":
+                value = {"ratio": "1", "logp": "2"}[value]
+                of = {"turn": f"reward * {value}", "episode": f"sum(reward) * {value}"}
+                parts = {param.name: of.get(param.name, f"turns - {value}")}
+                parts |= {} if param.name in of else {"episode": "sum(reward)"}
+                return recipe(train=TRAIN | {"advantage": "own"}) + block("advantage", "own", parts)
         return recipe(evaluate=EVAL | field)
 
     first, second = values_of(param)

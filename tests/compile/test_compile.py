@@ -87,7 +87,8 @@ def test_values_and_origins() -> None:
 
 def test_a_scheme_is_the_record_that_its_steps_say() -> None:
     scheme = flat(first_train(planned(EVERYTHING))).advantage
-    assert (scheme.returns.unit, scheme.returns.gamma, scheme.constant) == ("turn", 0.95, "drop")
+    assert (scheme.result.shape, scheme.args) == ("turn", {"gamma": 0.95, "constant": "drop"})
+    assert scheme.keep is not None
     assert scheme.steps == (
         Baseline("leave_one_out", "group", "value", "error"),
         Scale("std", "batch", "value", 1, 1e-6, "outside"),
@@ -99,12 +100,12 @@ def test_returns_without_gamma_is_one_return_an_episode() -> None:
     text = recipe("quickstart")
     plan = planned(text, "main.advantage=returns() |> baseline(length_weighted, over = group)")
     scheme = flat(first_train(plan)).advantage
-    assert scheme.returns.unit == "episode"
+    assert scheme.result.shape == "episode"
     (step,) = scheme.steps
     assert isinstance(step, Baseline)
     assert step.weight == "tokens"
     plan = planned(text, "main.advantage=returns(gamma = 1)")
-    assert flat(first_train(plan)).advantage.returns.unit == "turn"
+    assert flat(first_train(plan)).advantage.result.shape == "turn"
 
 
 def test_one_environment_twice_is_one_with_both_weights() -> None:
@@ -134,7 +135,7 @@ def test_different_environments_get_different_names() -> None:
         ("policy.lora_rank=16", "model.lora_rank", 16),
         ("main.budget=$5", "budget.usd", 5.0),
         ("guess.max_turns=3", "envs.guess.max_turns", 3),
-        ("main.advantage.scale=none", "advantage.constant", "keep"),
+        ("main.advantage.scale=none", "advantage.args.scale", "none"),
     ],
 )
 def test_an_override_reaches_its_value(override: str, path: str, value: object) -> None:

@@ -139,7 +139,7 @@ def test_json_has_exactly_its_keys_and_the_whole_plan() -> None:
     for stage, record in zip(plan.stages, data["stages"], strict=True):
         assert record["name"] == stage.name
         assert record["provenance"]["name"] == plan.provenance[f"stages.{stage.name}.name"]
-    assert data["stages"][0]["formulas"]["advantage"][0].startswith("G_t")
+    assert data["stages"][0]["formulas"]["advantage"][0].startswith("togo_t")
     added = {"seed", "formulas", "datums", "loss_scale", "writes", "needs", "provenance"}
     stages = [{k: v for k, v in s.items() if k not in added} for s in data["stages"]]
     again = {"recipe": plan.recipe, "seed": plan.seed, "schema_version": 3, "provenance": {}}

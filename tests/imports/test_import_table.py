@@ -11,7 +11,7 @@ from import_cases import COMMANDS, OPENREWARD_RESUMED
 from paths import RECIPES, ROOT
 from stage_parts import flat
 
-from rlc.algo.scheme import AdvantageScheme
+from rlc.algo import OPERATIONS, AdvantageScheme, scope_of
 from rlc.catalog.facts import find_retired
 from rlc.compile.recipe import compile_source, load
 from rlc.imports.convert import convert, job_of_text
@@ -67,10 +67,12 @@ def facts(stage: Training) -> dict[str, Any]:
 
 
 def scheme(advantage: AdvantageScheme) -> tuple[Any, ...]:
-    """Its returns, and each step with its scope."""
-    returns = advantage.returns
-    steps = [(step.kind, step.over) for step in advantage.steps]  # type: ignore[union-attr]
-    return (returns.unit, returns.gamma, *steps, advantage.constant)
+    """What it is of, its discount, each statistic with its scope, and what becomes of equals."""
+    nodes = advantage.result.nodes
+    gamma = next((nodes[node.args[1]].value for node in nodes if node.op == "discounted"), 1.0)
+    compared = {(OPERATIONS[node.op].word, node.over) for node in nodes if scope_of(node)}
+    kept = "keep" if advantage.keep is None else "drop"
+    return (advantage.result.shape, gamma, *sorted(compared), kept)
 
 
 def pipeline(env: EnvPlan) -> list[str]:
@@ -165,7 +167,6 @@ def test_the_job_of_openreward(how: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert shown["batch"][:2] == ("groups", 32)
     assert flat(stage).sampling.max_episode_tokens == 32_768
     assert shown["advantage"] == ("episode", 1.0, ("mean", "group"), ("std", "group"), "drop")
-    assert flat(stage).advantage.steps[1].ddof == 1
     assert shown["loss"][0] == "ppo"
     assert (shown["rate"], shown["save"]) == (1e-5, 10)
     assert [tracker.name for tracker in stage.track] == ["wandb", "openreward_rollouts"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Literal
 
 import numpy as np
@@ -10,7 +11,16 @@ import numpy.typing as npt
 
 from rlc.algo.advantages import compute_advantages
 from rlc.algo.episodes import Advantages, Episodes
-from rlc.algo.scheme import AdvantageScheme, AdvantageStep, Baseline, Returns, Scale, Scope
+from rlc.algo.scheme import (
+    AdvantageScheme,
+    AdvantageStep,
+    Baseline,
+    Returns,
+    Scale,
+    Scope,
+    scheme_of_returns,
+    with_step,
+)
 
 Singleton = Literal["zero", "raw", "drop", "error"]
 Weight = Literal["value", "tokens"]
@@ -22,7 +32,7 @@ def scheme(
     gamma: float = 1.0,
     constant: Literal["keep", "drop"] = "keep",
 ) -> AdvantageScheme:
-    return AdvantageScheme("test", Returns(unit, gamma), steps, constant)
+    return reduce(with_step, steps, scheme_of_returns("test", Returns(unit, gamma), constant))
 
 
 def mean(
@@ -87,10 +97,9 @@ def advantages_of(
     return compute_advantages(scheme, single_turn(groups, tokens)).advantages_N
 
 
-def bits(advantages: Advantages) -> tuple[bytes, bytes, bytes]:
+def bits(advantages: Advantages) -> tuple[bytes, bytes]:
     """Everything in a result, comparable bit by bit."""
     return (
         advantages.advantages_N.tobytes(),
-        advantages.returns_V.tobytes(),
         advantages.kept_R.tobytes(),
     )

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from rlc.algo import Builder, Program, differentiable
-from rlc.algo.expressions.vocabulary import evaluate
+from rlc.algo.expressions.interpret import evaluate
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 SMOOTH = ("exp", "log", "sqrt", "sigmoid", "softplus")

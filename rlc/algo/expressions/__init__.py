@@ -3,9 +3,10 @@
 An expression is a :class:`~rlc.algo.expressions.program.Program`, a flat list of nodes that reads
 inputs, such as ``logp`` and ``adv``, and computes one value a token, a sequence or an episode.
 
-- ``vocabulary``: the inputs and operations there are, each declared once with its doc; programs in
-  pure Python, ``shaped_reward`` of an episode; which nodes have a gradient, and which are computed
-  over a batch.
+- ``vocabulary``: the inputs and operations there are, each declared once with its doc; which nodes
+  have a gradient, and which are computed over a batch.
+- ``interpret``: programs in pure Python, ``shaped_reward`` of an episode.
+- ``reader``: syntax trees to programs.
 - ``program``: the records, JSON-able as part of a plan.
 - ``build``: ``Builder`` makes programs, with shapes checked, equal parts shared, constants folded;
   ``validate`` checks one from elsewhere.

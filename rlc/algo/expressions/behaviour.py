@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from rlc.algo.expressions.build import Builder
+from rlc.algo.expressions.interpret import evaluate
 from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
-from rlc.algo.expressions.vocabulary import OPERATIONS, differentiable, evaluate, shapes
+from rlc.algo.expressions.vocabulary import OPERATIONS, differentiable, shapes
 from rlc.records import Record, evolve, frozen
 
 _Tangent = int | None  # a node; None: exactly 0

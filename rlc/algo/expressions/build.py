@@ -33,10 +33,12 @@ from rlc.algo.expressions.vocabulary import (
     INPUTS,
     LABELS,
     OPERATIONS,
+    PART,
     RATIO,
     RUNNING,
     SHARE,
     TURNS,
+    WIDER,
     functions_of,
     input_of,
     others_of,
@@ -62,6 +64,10 @@ _TAKES: Mapping[str, tuple[Shape, ...]] = {
     DISCOUNTED: ("turn", "turn_component"),
     RUNNING: ("episode", "turn"),
 }
+_NARROWER = (
+    "`sum(…)` or `last(…)` makes one value of those of the turns, with `over = components` one of "
+    "those of the components"
+)
 _OF_ALL = ("rank over", "quantile over")  # never of the others in a scope
 _CONSTANTS = ("ddof", "q", "decay")  # parameters that take a number which the recipe says
 
@@ -100,6 +106,13 @@ class Builder:
         operation = OPERATIONS.get(self._nodes[node].op)
         return operation is not None and operation.condition
 
+    def require_shape(self, node: int, shape: Shape, called: str) -> None:
+        """Raise ExpressionError if what is ``called`` something does not fit a shape."""
+        found = self._shapes[node]
+        if found != shape and shape not in WIDER[found]:
+            message = f"`{called}` is {_SHAPES[shape]}, and this is {_SHAPES[found]}"
+            raise ExpressionError(message, "", None, _SHAPES[shape], _SHAPES[found], _NARROWER)
+
     def node(self, node: int) -> OperationNode:
         """Return the record of a node, with its name."""
         record, name = self._nodes[node], self._called.get(node)
@@ -117,14 +130,17 @@ class Builder:
 
     def input(self, name: str) -> int:
         """Return the node of an input. Raise ExpressionError if there is none of that name."""
-        if name not in self.names and not (
-            self._kind == "advantage" and name.partition(" == ")[0] in LABELS
-        ):
+        if name not in self.names and not self._is_named(name):
             message, known = f"a {self._kind} cannot read `{name}`", ", ".join(self.names)
             raise ExpressionError(message, INPUT, expected=known, found=name)
         if name == RATIO and self._kind == "loss":
             return self.apply("exp", self.apply("-", self.input("logp"), self.input("logq")))
         return self._add(OperationNode(INPUT, name=name), input_of(self._kind, name).shape)
+
+    def _is_named(self, name: str) -> bool:
+        """Return whether an input of an advantage is a component, or whether a label is one."""
+        is_label = name.partition(" == ")[0] in LABELS
+        return self._kind == "advantage" and (is_label or name.startswith(PART))
 
     def name(self, node: int, name: str) -> None:
         """Give the result of a node a name of the recipe. The first name counts; inputs and numbers

@@ -211,11 +211,11 @@ def _forward(program: Program, inputs: Mapping[str, _Values]) -> list[_Values]:
         elif node.op == INPUT:
             values.append(inputs[node.name or ""])
         else:
-            values.append(_FORWARD[node.op](*(values[arg] for arg in node.args)))
+            values.append(FORWARD[node.op](*(values[arg] for arg in node.args)))
     return values
 
 
-_FORWARD: Mapping[str, Callable[..., _Values]] = MappingProxyType(
+FORWARD: Mapping[str, Callable[..., _Values]] = MappingProxyType(
     {
         "+": np.add,
         "-": np.subtract,
@@ -313,7 +313,7 @@ def _slope(
         case "sigmoid", _:
             return result * (1.0 - result)
         case "softplus", (x,):
-            return _FORWARD["sigmoid"](x)
+            return FORWARD["sigmoid"](x)
         case "mean", _:
             return 1.0 / length
     raise AlgorithmError(f"`{node.op}` has no derivative")

@@ -8,13 +8,30 @@ part that is read more than once gets one (``u1``), so that no text is longer th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
 from rlc.algo.expressions.behaviour import derivative
-from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
-from rlc.algo.expressions.vocabulary import INPUTS, RATIO, input_of, shapes
+from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program, Shape
+from rlc.algo.expressions.vocabulary import (
+    COMPONENTS,
+    DISCOUNTED,
+    INPUTS,
+    OPERATIONS,
+    RATIO,
+    TURNS,
+    input_of,
+    others_of,
+    shapes,
+)
 from rlc.records import evolve
 
+_INDEX: Mapping[Shape, str] = {
+    "token": "_t",
+    "turn": "_t",
+    "component": "_k",
+    "turn_component": "_tk",
+}
+_NAMED = {"weight": "weighted by", "ddof": "ddof", "singleton": "a single one:"}
 _COMPARED = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "=", "!=": "≠"}
 _FUNCTIONS = {"stop": "sg", "mean": "mean_t", "sum": "sum_t"}
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -30,6 +47,8 @@ def formula(program: Program) -> tuple[str, ...]:
     text, level = writer.text(program.output, whole=True)
     if program.kind == "reward":
         result = f"reward = {text}"
+    elif program.kind == "advantage":
+        result = f"A{_INDEX.get(program.shape, '')} = {text}"
     elif program.shape == "sequence":
         result = f"L = {text}"
     elif (node := program.nodes[program.output]).op == "neg":
@@ -110,8 +129,29 @@ class _Writer:
             symbol = input_of(self.program.kind, node.name or "").symbol
             return symbol, _WORDS if " " in symbol else _ATOM
         if node.name is not None and not whole:
-            return node.name + ("_t" if self.shapes[position] == "token" else ""), _ATOM
-        return self.operation(node)
+            return node.name + _INDEX.get(self.shapes[position], ""), _ATOM
+        if node.op == DISCOUNTED and node.name is not None:
+            now, later = self.enclosed(node.args[0], _SUM), f"{node.name}_(t+1)"
+            gamma = self.text(node.args[1])[0]
+            return f"{now} + {later if gamma == '1' else f'{gamma} {later}'}", _SUM
+        return self.statistic(node) if node.over is not None else self.operation(node)
+
+    def statistic(self, node: OperationNode) -> tuple[str, int]:
+        """Return a statistic, with what is not as it mostly is: weights, ddof, a single value."""
+        operation, nodes = OPERATIONS[node.op], self.program.nodes
+        given = dict(zip(operation.params, node.args, strict=True))
+        own = [self.text(arg)[0] for name, arg in given.items() if name not in operation.named]
+        more = []
+        for name, default in operation.named.items():
+            usual = given["x"] if default is None else default
+            if (given[name] if default is None else nodes[given[name]].value) != usual:
+                more.append(f"{_NAMED[name]} {self.text(given[name])[0]}")
+        over = {TURNS: "t", COMPONENTS: "k"}.get(node.over or "", node.over or "")
+        if (scope := others_of(node.over)) is not None:
+            over = f"(others in {scope})"
+        if operation.word == "sum" and over in ("t", "k") and not more:
+            return f"Σ_{over} {self.enclosed(node.args[0], _QUOTIENT)}", _PRODUCT
+        return f"{operation.word}_{over}({'; '.join([', '.join(own), *more])})", _ATOM
 
     def operation(self, node: OperationNode) -> tuple[str, int]:
         args = node.args

@@ -16,8 +16,9 @@ from typing import Any
 
 from rlc.algo.expressions.behaviour import derivative
 from rlc.algo.expressions.build import Builder
+from rlc.algo.expressions.interpret import evaluator
 from rlc.algo.expressions.program import NUMBER, Program
-from rlc.algo.expressions.vocabulary import OPERATIONS, evaluator, needs_batch
+from rlc.algo.expressions.vocabulary import OPERATIONS, needs_batch
 from rlc.records import Record, frozen
 
 _TOLERANCE = 1e-12

@@ -12,7 +12,13 @@ from collections.abc import Mapping
 from typing import Literal
 
 from rlc.algo.expressions.program import INPUT, OperationNode, Program
-from rlc.algo.expressions.vocabulary import OPERATIONS, differentiable, input_of
+from rlc.algo.expressions.vocabulary import (
+    OPERATIONS,
+    differentiable,
+    input_of,
+    others_of,
+    spreads,
+)
 from rlc.records import Record, evolve, frozen
 
 
@@ -217,7 +223,7 @@ def ranges(program: Program) -> Ranges:
 class _Ranges:
     def __init__(self, program: Program, given: _Facts) -> None:
         self.program, self.given = program, given
-        self.active = differentiable(program)
+        self.active, self.spread = differentiable(program), spreads(program)
         self.beyond: dict[int, Interval] = {}  # branches, without what their conditions say
         self.cases = 0
         self.found: dict[int, tuple[int, str, Interval]] = {}
@@ -325,6 +331,8 @@ class _Ranges:
                     return abs(a) * abs(a)
                 return a * b
             case "/", (a, b):
+                if self.spread[node.args[1]]:
+                    return Interval()  # 0 where all that it divides by is 0
                 if b.has(0):
                     self.note(position, 1, "a division by what can be 0", b, b.is_point)
                     return Interval()
@@ -351,6 +359,18 @@ class _Ranges:
                     what = "a root of what can be 0, where its slope is infinite"
                     self.note(position, 0, what, x, x.is_point)
                 return increasing("sqrt", x & _NOT_NEGATIVE)
+            case "min over" | "max over" | "mean over" | "quantile over", (x, *_, singleton):
+                return x | singleton
+            case "first over" | "last over", (x,):
+                return x
+            case "std over" | "rms over", (_, _, _, singleton):
+                return _NOT_NEGATIVE | singleton
+            case "count over" | "rank over", _:
+                return _NOT_NEGATIVE if others_of(node.over) else Interval(low=1.0)
+            case "sum over", (x, _):
+                return _NOT_NEGATIVE if x.low >= 0 else Interval()
+            case "discounted" | "running", _:
+                return Interval()
             case "batch_top" | "batch_draw", _:
                 return Interval(0.0, 1.0)
             case "mean" | "batch_mean", (x,):

@@ -16,14 +16,17 @@ from rlc.algo.expressions.vocabulary import (
     COMPONENTS,
     LABELS,
     OPERATIONS,
+    PART,
     SCOPES,
     TURNS,
     Operation,
     functions_of,
+    task_scope,
 )
 from rlc.lang import (
     COMPARISONS,
     Argument,
+    Attribute,
     Binary,
     Bool,
     Call,
@@ -40,7 +43,7 @@ from rlc.lang import (
 )
 
 OPERATORS = (*"+-*/", *COMPARISONS)
-OTHERS, OVER = "others", "over"
+OTHERS, TASK, OVER = "others", "task", "over"
 
 
 class ExpressionReader:
@@ -89,6 +92,8 @@ class ExpressionReader:
                 self.kind == "advantage" and label in LABELS
             ):
                 return self._compared(label, value, op)
+            case Attribute(value=Name(id="parts"), attr=Name(id=part)) if self.kind == "advantage":
+                return self.builder.input(f"{PART}{part}")
             case Binary(op=op) if op in OPERATORS:
                 return self.applied(op, expr.span, [expr.left, expr.right], expr.span)
             case Call(func=Name()):
@@ -135,11 +140,11 @@ class ExpressionReader:
             value = self.given.get(expr.id)
             return value if isinstance(value, bool) else None
         if isinstance(expr, Binary) and expr.op in ("==", "!="):
-            sides = [self._word(side) for side in (expr.left, expr.right)]
+            sides = [self.word(side) for side in (expr.left, expr.right)]
             return None if None in sides else (sides[0] == sides[1]) == (expr.op == "==")
         return None
 
-    def _word(self, expr: Expr) -> str | None:
+    def word(self, expr: Expr) -> str | None:
         """Return the word that a name is or stands for; None if it is a value."""
         if not isinstance(expr, Name) or expr.id in self.parts or expr.id in self.builder.names:
             return None
@@ -212,7 +217,7 @@ class ExpressionReader:
             advice = f"write `{operation.usage}`"
             self.wrong("RL0642", call.func.span, f"over what is this `{operation.word}`?", advice)
             return ""
-        over = self._scope(given.value)
+        over = self.scope(given.value)
         if over is None:
             known = ", ".join(f"`{scope}`" for scope in (*SCOPES, OTHERS, f"{OTHERS}(scope)"))
             message = f"`{given.value.span.text}` is no scope"
@@ -220,10 +225,14 @@ class ExpressionReader:
             return ""
         return over
 
-    def _scope(self, expr: Expr) -> str | None:
-        if isinstance(expr, Call) and isinstance(expr.func, Name) and expr.func.id == OTHERS:
-            inner = self._scope(expr.args[0].value) if len(expr.args) == 1 else None
-            return f"{OTHERS}({inner})" if inner in SCOPES else None
+    def scope(self, expr: Expr) -> str | None:
+        """Return a scope: by its name, that of a parameter, the others of one, ``others(group)``,
+        or the task that one compares within, ``task(batch_role)``; None if it is none."""
+        if isinstance(expr, Call) and isinstance(expr.func, Name) and len(expr.args) == 1:
+            inner, by = self.scope(expr.args[0].value), expr.func.id
+            if inner in SCOPES and by == TASK:
+                return task_scope(inner)
+            return f"{OTHERS}({inner})" if inner in SCOPES and by == OTHERS else None
         word = self.given.get(expr.id, expr.id) if isinstance(expr, Name) else None
         if word == OTHERS:
             return f"{OTHERS}({SCOPES[0]})"

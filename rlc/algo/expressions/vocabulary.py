@@ -22,11 +22,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from rlc.algo.errors import AlgorithmError
 from rlc.algo.expressions.program import INPUT, NUMBER, Kind, OperationNode, Program, Shape
 from rlc.records import evolve, frozen
 
@@ -46,6 +44,11 @@ _WITHOUT: Mapping[str, Mapping[Shape, Shape]] = {
     TURNS: {"turn": "episode", "turn_component": "component"},
     COMPONENTS: {"component": "episode", "turn_component": "turn"},
 }
+
+
+def task_scope(scope: str) -> str:
+    """Return the scope of one task that a scope compares in: of one role of it, if of roles."""
+    return "role" if scope in ("role", "batch_role") else "group"
 
 
 def widest(shapes: Iterable[Shape]) -> Shape:
@@ -188,6 +191,8 @@ def _of_many(*_: float) -> float:
     return math.nan
 
 
+SPREADS = ("std over", "rms over")
+_OF_SPREADS = ("+", "-", "*", "/", "max", "min", "sqrt", "abs")
 _AB = ("a", "b")
 _X = ("x",)
 _OVER = " over"
@@ -406,7 +411,7 @@ INPUTS: MappingProxyType[Kind, MappingProxyType[str, Input]] = MappingProxyType(
         "advantage": _table(
             Input("reward", "turn", "the reward of the turn", "r_t"),
             Input("parts", "turn_component", "each component of the reward of the turn", "r_tk"),
-            Input("weights", "turn_component", "what each component of the reward weighs", "w_k"),
+            Input("weights", "component", "what each component of the reward weighs", "w_k"),
             Input("tokens", "turn", "how many tokens of the turn were sampled", "n_t", low=0),
             Input("length", "episode", "how many tokens of the episode were sampled", "n", low=0),
             Input("turns", "episode", "turns of the episode", "T", low=1),
@@ -417,6 +422,23 @@ INPUTS: MappingProxyType[Kind, MappingProxyType[str, Input]] = MappingProxyType(
     }
 )
 LABELS = ("role", "env")  # inputs that are names: each can be compared with one
+PART = "parts."  # what the input of one component of the reward is called
+
+
+def is_reward(name: str) -> bool:
+    """Return whether an input of an advantage is the reward, or a part of it."""
+    return name in ("reward", "parts") or name.startswith(PART)
+
+
+def spreads(program: Program) -> list[bool]:
+    """Return for each node whether it is a spread, or made of spreads and numbers alone: what is
+    divided by one that is 0 is 0."""
+    found: list[bool] = []
+    for node in program.nodes:
+        given = [found[arg] or program.nodes[arg].op == NUMBER for arg in node.args]
+        made = node.op in _OF_SPREADS and all(given) and any(found[arg] for arg in node.args)
+        found.append(node.op in SPREADS or made)
+    return found
 
 
 def functions_of(kind: Kind) -> dict[str, Operation]:
@@ -436,7 +458,8 @@ def input_of(kind: Kind, name: str) -> Input:
     if kind == "advantage":
         if name.endswith('"'):
             return _flag(name, "episode", f"1 where {name}, else 0")
-        return Input(name, "turn", f"the component `{name}` of the reward of the turn", name)
+        if name.startswith(PART):
+            return Input(name, "turn", f"the component `{name[len(PART) :]}` of the reward", name)
     operation = OPERATIONS.get(name.rpartition("_")[0])
     if kind == "loss" and operation is not None and operation.batch is not None:
         return Input(name, operation.batch, operation.doc, name)
@@ -521,71 +544,3 @@ def _needed(program: Program, of: Iterable[int]) -> list[int]:
             needed.add(position)
             waiting += program.nodes[position].args
     return sorted(needed)
-
-
-_Inputs = Mapping[str, float | Sequence[float]]
-
-
-def evaluate(program: Program, inputs: _Inputs) -> Any:
-    """Return the result: a list with one value a token, or one float.
-
-    Args:
-        program: a loss, a derivative or a reward.
-        inputs: for each input that is read its value, or those of the sampled tokens; ``length``
-            follows from them. Nothing is checked.
-    """
-    return evaluator(program)(inputs)
-
-
-def evaluator(program: Program) -> Callable[[_Inputs], Any]:
-    """Return :func:`evaluate` of one program, for many inputs."""
-    of = shapes(program)
-    # Of each operation: what computes it, what it reads, and which of that is the same on all
-    # tokens where the result is not; None if the result is one value.
-    steps = [
-        None
-        if node.op in (NUMBER, INPUT)
-        else (
-            OPERATIONS[node.op].of,
-            node.args,
-            [of[arg] != "token" for arg in node.args] if of[position] == "token" else None,
-        )
-        for position, node in enumerate(program.nodes)
-    ]
-
-    def compute(inputs: _Inputs) -> Any:
-        length = next((len(v) for v in inputs.values() if isinstance(v, (list, tuple))), 1)
-        values: list[Any] = []
-        for node, step in zip(program.nodes, steps, strict=True):
-            if step is None:
-                name = node.name or ""
-                values.append(node.value if node.op == NUMBER else inputs.get(name, length))
-                continue
-            function, args, same = step
-            if same is None:
-                values.append(function(*[values[arg] for arg in args]))
-            else:
-                columns = [
-                    repeat(values[arg], length) if one else values[arg]
-                    for arg, one in zip(args, same, strict=True)
-                ]
-                values.append(list(map(function, *columns)))
-        return values[program.output]
-
-    return compute
-
-
-def shaped_reward(program: Program, inputs: Mapping[str, float]) -> float:
-    """Return the reward that a program makes of an episode.
-
-    Raise AlgorithmError if a component that it reads is missing, or the result is not finite.
-    """
-    for name in program.inputs:
-        if name not in inputs:
-            known = ", ".join(sorted(inputs))
-            raise AlgorithmError(f"the reward reads `{name}`, and the episode has {known}")
-    result = float(evaluate(program, inputs))
-    if not math.isfinite(result):
-        read = ", ".join(f"{name} = {inputs[name]:g}" for name in program.inputs)
-        raise AlgorithmError(f"the shaped reward is {result} where {read}")
-    return result

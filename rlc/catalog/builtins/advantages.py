@@ -1,239 +1,121 @@
-"""Advantage schemes: presets, and the steps that other schemes are put together from.
+"""Advantage schemes: those written in the language (:mod:`rlc.algo.texts`), presets and the
+dialects of libraries, and the steps that follow a scheme in a recipe.
 
-A preset is a name for a record; rlc.algo.advantages computes what these records say, and
-rlc.explanation.schemes prints them. The dialects of libraries are in dialects.py.
+A dialect names the version that it equals, also with several turns and roles. Two things are
+deliberately not copied. A group of equal returns gives exact zeros here, where floating-point noise
+divided by itself gives some libraries advantages of up to 1; and a reward that is not a number is
+refused. What else differs is said where it does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from rlc.algo import (
     AdvantageScheme,
-    AdvantageStep,
     Baseline,
     Clip,
+    FormulaText,
     Returns,
-    RunningBaseline,
     Scale,
     WeightedSum,
+    formula_texts,
+    scheme_of,
+    scheme_of_returns,
 )
 from rlc.catalog.records import Args, Builtin, Param, builtin, number, optional, share, word
 from rlc.records import evolve
 
 SCOPES = ("group", "role", "env", "batch_role", "batch")
-EPISODE = Returns("episode", 1.0)
+_LEVELS = ("group", "batch", "none")
+_SOME_LEVEL = tuple(level for level in _LEVELS if level != "none")
 
 
-SCOPE = word("scope", "which rollouts are compared", SCOPES, "group", noun="scope")
-IN_ROLE = evolve(SCOPE, default="role")
+def _switch(name: str, doc: str) -> Param:
+    return Param(name, "bool", doc, True)
+
+
 SINGLETON = word(
     "singleton", "what a scope with one value gets", ("zero", "raw", "drop", "error"), "zero"
 )
 CONSTANT = word("constant", "what becomes of a group of equals", ("keep", "drop"), "keep")
-SCALED = word("scale", "divide by the standard deviation or not", ("std", "none"), "std")
+_EPS = number("eps", "added to the divisor", low=0, high=1)
+_GAMMA = share("gamma", "discount of the next turn", None)
+# What the parameters in the heads of the texts are; their defaults stand there.
+_PARAMS = {
+    param.name: param
+    for param in (
+        word("scope", "which rollouts are compared", SCOPES, "group", noun="scope"),
+        SINGLETON,
+        CONSTANT,
+        word("scale", "divide by the standard deviation or not", ("std", "none"), "std"),
+        _EPS,
+        _GAMMA,
+        number("decay", "what each return leaves of the average", 0.95, low=0, below=1),
+        _switch("norm", "divide by the standard deviation"),
+        _switch("normalize", "divide by the standard deviation"),
+        _switch("leave_one_out", "take the statistics of the others only"),
+        _switch("minus_baseline", "subtract the group's mean"),
+        _switch("drop_constant", "leave groups of equal returns out"),
+        _switch("unbiased", "divide squares by n - 1, not n"),
+        word("scale_rewards", "over what the spread is taken", _LEVELS, "group"),
+        word("mean_level", "over what the mean is taken", _LEVELS, "batch"),
+        word("std_level", "over what the deviation is taken", _LEVELS, "batch"),
+    )
+}
+# Parameters that have an effect only with some values of another.
+_ONLY_IF = {
+    ("grpo", "eps"): ("scale", ("std",)),
+    ("grpo_passk", "eps"): ("scale", ("std",)),
+    ("areal.normalize", "leave_one_out"): ("mean_level", _SOME_LEVEL),
+    ("areal.normalize", "unbiased"): ("std_level", _SOME_LEVEL),
+    ("areal.normalize", "eps"): ("std_level", _SOME_LEVEL),
+}
+_DEFAULT = re.compile(r"(\w+) = ([\w.-]+)")
 
 
-def eps(default: float, only_if: tuple[str, tuple[str, ...]] | None = None) -> Param:
-    doc = "added to the divisor"
-    return number("eps", doc, default, low=0, high=1, only_if=only_if)
-
-
-def gamma(default: float | None) -> Param:
-    return share("gamma", "discount of the next turn", default)
-
-
-def preset(
-    name: str,
-    doc: str,
-    steps: Callable[[Args], Iterable[AdvantageStep]],
-    *params: Param,
-    returns: Returns = EPISODE,
-    constant: Any = "keep",
-    example: str = "",
-) -> Builtin:
-    """Return a preset with the ``steps`` of its arguments. A parameter ``gamma`` discounts the
-    return of each turn, a parameter ``constant`` overrides ``constant`` here."""
+def written(text: FormulaText) -> Builtin:
+    """Return the builtin of an advantage that is written in the language."""
 
     def build(args: Args) -> AdvantageScheme:
-        gamma = args.values.get("gamma")
-        own = returns if gamma is None or gamma.data is None else Returns("turn", args.gamma)
-        kept = args.values.get("constant", constant)
-        return AdvantageScheme(name, own, tuple(steps(args)), kept)
+        given = {name: value.data for name, value in args.values.items()}
+        reader = text.read("advantage", given)
+        return scheme_of(text.name, reader.builder, reader.parts, dict(args.values))
 
-    return Builtin(name, "advantage", doc, build, params, example=example)
-
-
-def scoped(
-    name: str,
-    doc: str,
-    steps: Callable[[Args], Iterable[AdvantageStep]],
-    *params: Param,
-    scope: Param = SCOPE,
-    **more: Any,
-) -> Builtin:
-    """Return a preset with a ``scope``, its last parameter."""
-    return preset(name, doc, steps, *params, scope, **more)
+    return Builtin(text.name, "advantage", text.doc, build, tuple(_params(text)))
 
 
-def when(condition: bool, *steps: AdvantageStep) -> tuple[AdvantageStep, ...]:
-    """Return the steps if ``condition`` holds, else none."""
-    return steps if condition else ()
+def _params(text: FormulaText) -> Iterator[Param]:
+    for name, default in _DEFAULT.findall(text.head):
+        param = _PARAMS[name]
+        value: Any = default if param.type == "word" else default == "true"
+        value = float(default) if param.type == "float" else value
+        yield evolve(param, default=value, only_if=_ONLY_IF.get((text.name, name)))
 
 
-def mean(over: Any, singleton: Any = "zero", weight: Any = "value") -> Baseline:
-    return Baseline("mean", over, weight, singleton)
-
-
-def leave_one_out(over: Any, singleton: Any = "zero") -> Baseline:
-    return Baseline("leave_one_out", over, "value", singleton)
-
-
-def length_weighted(over: Any, singleton: Any = "zero") -> Baseline:
-    return Baseline("length_weighted", over, "tokens", singleton)
-
-
-def best_margin(over: Any, singleton: Any = "zero") -> tuple[Baseline, Clip]:
-    """Give the best one its lead over the second best, and the others nothing."""
-    return Baseline("best_of_others", over, "value", singleton), Clip(0.0, None)
-
-
-def std(over: Any, eps: Any, ddof: Any = 1, kind: Any = "std", **rest: Any) -> Scale:
-    return Scale(kind, over, "value", ddof, eps, "outside", **rest)
-
-
-def by_mean(over: Any, eps: Any) -> Scale:
-    """Divide by the mean of the returns, as they were before anything was subtracted."""
-    return Scale("mean", over, "value", 1, eps, "outside", of="returns")
-
-
-def nonzero_share(over: Any) -> Scale:
-    return Scale("nonzero_share", over, "value", 1, 0.0, "outside", of="returns")
-
-
-def whitened(ddof: int, place: Any) -> tuple[Baseline, Scale]:
-    """Scale to mean 0 and deviation 1 over all tokens of the batch."""
-    return mean("batch", weight="tokens"), Scale("std", "batch", "tokens", ddof, 1e-8, place)
-
-
-def one_by_one(*apart: AdvantageStep, summed: Iterable[AdvantageStep]) -> tuple[AdvantageStep, ...]:
-    """Normalise each component of the reward by itself, then add them by their weights (GDPO)."""
-    return (*apart, WeightedSum(), *summed)
-
-
-_OVER = word("over", "which values are compared", SCOPES, noun="scope")
-_WEIGHT = word("weight", "count each value once, or by its tokens", ("value", "tokens"), "value")
+def _returns(args: Args) -> AdvantageScheme:
+    gamma = args.values["gamma"].data
+    unit = Returns("episode", 1.0) if gamma is None else Returns("turn", gamma)
+    scheme = scheme_of_returns("returns", unit, args.values["constant"].data)
+    return evolve(scheme, args=dict(args.values))
 
 
 PRESETS = (
-    scoped(
-        "grpo",
-        "episode return less the group's mean, over the group's spread (arXiv 2402.03300)",
-        lambda args: [
-            mean(args.scope, args.singleton),
-            *when(args.scale.data == "std", std(args.scope, args.eps)),
-        ],
-        SCALED,
-        eps(1e-6, only_if=("scale", ("std",))),
-        SINGLETON,
-        CONSTANT,
-    ),
-    scoped(
-        "center",
-        "episode return less the group's mean",
-        lambda args: [mean(args.scope, args.singleton)],
-        SINGLETON,
-        CONSTANT,
-    ),
-    scoped(
-        "dr_grpo",
-        "episode return less the group's mean, not scaled (Dr. GRPO, arXiv 2503.20783)",
-        lambda args: [mean(args.scope)],
-    ),
-    scoped(
-        "rloo",
-        "episode return less the mean of the others in the group (arXiv 2402.14740)",
-        lambda args: [leave_one_out(args.scope, args.singleton)],
-        SINGLETON,
-        CONSTANT,
-    ),
-    preset(
-        "rae",
-        "episode return less a moving average for its role (arXiv 2506.24119)",
-        lambda args: [RunningBaseline(args.decay)],
-        number("decay", "what each return leaves of the average", 0.95, low=0, below=1),
-    ),
-    preset("reinforce", "the episode return itself, without a baseline", lambda _: []),
-    preset(
-        "reinforce_pp",
-        "return of each turn, whitened over the batch's tokens (REINFORCE++, arXiv 2501.03262)",
-        lambda _: whitened(1, "inside"),
-        gamma(1.0),
-    ),
-    scoped(
-        "reinforce_pp_baseline",
-        "episode return less the group's mean, whitened over the batch's tokens (arXiv 2501.03262)",
-        lambda args: [mean(args.scope, "raw"), *whitened(1, "inside")],
-    ),
-    preset(
-        "rebn",
-        "discounted return of each turn, normalised over the batch (GEM, arXiv 2510.01051)",
-        lambda args: [mean("batch"), std("batch", args.eps)],
-        gamma(0.9),
-        eps(1e-9),
-    ),
-    scoped(
-        "opo",
-        "episode return less the group's length-weighted mean (arXiv 2505.23585)",
-        lambda args: [length_weighted(args.scope)],
-    ),
-    scoped(
-        "maxrl",
-        "episode return less the group's mean, over that mean (arXiv 2602.02710)",
-        lambda args: [mean(args.scope), by_mean(args.scope, args.eps)],
-        eps(1e-6),
-    ),
-    scoped(
-        "grpo_passk",
-        "the group's best gets its lead over the second best, the others nothing "
-        "(pass@k training, arXiv 2503.19595)",
-        lambda args: [
-            *best_margin(args.scope),
-            *when(args.scale.data == "std", std(args.scope, args.eps, of="returns")),
-        ],
-        SCALED,
-        eps(1e-6, only_if=("scale", ("std",))),
-    ),
-    scoped(
-        "gpg",
-        "episode return less the group's mean, over the share of returns that are not 0 "
-        "(arXiv 2504.02546)",
-        lambda args: [mean(args.scope), nonzero_share("batch")],
-    ),
-    scoped(
-        "gdpo",
-        "each component of the reward normalised within its group, their weighted sum over the "
-        "batch (GDPO, arXiv 2601.05242)",
-        lambda args: one_by_one(
-            mean(args.scope, args.singleton),
-            *when(args.scale.data == "std", std(args.scope, args.eps)),
-            summed=(mean("batch"), std("batch", args.eps)),
-        ),
-        SCALED,
-        eps(1e-6),
-        SINGLETON,
-        CONSTANT,
-    ),
-    preset(
+    *map(written, formula_texts("advantage").values()),
+    Builtin(
         "returns",
+        "advantage",
         "without gamma one return for each episode; with gamma a discounted return for each turn",
-        lambda _: [],
-        evolve(gamma(None), optional=True),
-        CONSTANT,
+        _returns,
+        (evolve(_GAMMA, optional=True), CONSTANT),
         example="advantage = returns(gamma = 0.95) |> baseline(leave_one_out, over = group)",
     ),
 )
+
+_OVER = word("over", "which values are compared", SCOPES, noun="scope")
+_WEIGHT = word("weight", "count each value once, or by its tokens", ("value", "tokens"), "value")
 
 
 def _baseline(args: Args) -> Baseline:
@@ -282,7 +164,7 @@ STEPS = (
             noun="scale",
         ),
         _OVER,
-        eps(1e-6),
+        evolve(_EPS, default=1e-6),
         _WEIGHT,
         Param("ddof", "int", "1 for the unbiased deviation, 0 for the biased", 1, low=0, high=1),
         word(

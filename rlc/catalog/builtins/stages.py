@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlc.algo import AdvantageScheme, Clip, Returns
+from rlc.algo import no_advantage
 from rlc.catalog.builtins.losses import KL_DISCOUNT
 from rlc.catalog.builtins.sources import (
     ARGS,
@@ -153,7 +153,7 @@ _RATIO = "s = log p(reply) − log p_ref(reply), summed over its n tokens"
 
 
 # The advantages of a stage that only its teachers teach: nothing but 0.
-NO_ADVANTAGE = AdvantageScheme("none", Returns("episode", 1.0), (Clip(0.0, 0.0),), "keep")
+NO_ADVANTAGE = no_advantage()
 
 _WHO = Param("model", "model", "who teaches: a model as it is declared, or as a stage leaves it")
 _SHOWN = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from rlc.algo import Baseline
 from rlc.catalog import (
     env_facts,
     metric_traits,
@@ -126,10 +125,8 @@ def _seats_have_peers(view: StageView) -> None:
         if env.play.seat == ANY:
             of_a_role = group // len(seats)
         fewest = {"role": of_a_role, "group": group * len(trained)}
-        for path, step in view.steps_of_scheme():
-            over = getattr(step, "over", "")
-            alone = isinstance(step, Baseline) and step.singleton == "raw"
-            if fewest.get(over, 2) > 1 or alone:
+        for path, over, keeps_single in view.compared():
+            if fewest.get(over, 2) > 1 or keeps_single:
                 continue
             label = Label(view.at(path), f"this compares within a {over}")
             if over == "role" and env.play.seat == ANY:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.algo import AdvantageStep, Baseline, Clip, Scale, WeightedSum, running_baseline
+from rlc.algo import Baseline, Clip, Scale, WeightedSum, divides_by_mean, reads
 from rlc.catalog import (
     BUILTINS,
     LIKELIHOOD,
@@ -33,12 +33,10 @@ def _group_needs_peers(view: StageView) -> None:
     env = next((env for env in alone if env.play is None), None)  # of games other rules know
     if env is None:
         return
-    for path, step in view.steps_of_scheme():
-        over = getattr(step, "over", None)
-        if over not in ("group", "role") or _keeps_returns(step):
+    for path, over, keeps_single in view.compared():
+        if over not in ("group", "role") or keeps_single:
             continue
-        what = "baseline" if isinstance(step, Baseline) else "scale"
-        label = Label(view.at(path), f"this {what} compares within a {over}")
+        label = Label(view.at(path), f"this compares within a {over}")
         if view.batch.kind == "turns":
             message = "`turns()` plays every task once, so no rollout has a group to compare with"
             advice = "use `groups(16, group_size = 8)`, or compare over the batch, as `rebn()` does"
@@ -49,19 +47,15 @@ def _group_needs_peers(view: StageView) -> None:
         return
 
 
-def _keeps_returns(step: AdvantageStep) -> bool:
-    return isinstance(step, Baseline) and step.singleton == "raw"
-
-
 @rule("batch", "advantage", "envs")
 def _every_role_has_peers(view: StageView) -> None:
     for env in view.envs:
         game = with_role(env, "game")
         if game is None or env.rollouts.group > 1 or players_of_role(env) == 1:
             continue
-        for path, step in view.steps_of_scheme():
-            if getattr(step, "over", None) == "role" and not _keeps_returns(step):
-                label = Label(view.at(f"{path}.over"), "compares each role with its like")
+        for path, over, keeps_single in view.compared():
+            if over == "role" and not keeps_single:
+                label = Label(view.at(path), "compares each role with its like")
                 message = f"a group of 1 of `{env.name}` has one judge, who gets 0 every time"
                 advice = "play each task more often, for example `group_size = 8`"
                 view.warning("RL0426", f"envs.{env.name}.rollouts.group", message, advice, label)
@@ -74,8 +68,7 @@ def _roles_are_compared(view: StageView) -> None:
     env = next((env for env in view.envs if len(roles_of(env)) > 1), None)
     have_roles = any(env.play is not None or roles_of(env) for env in view.envs)
     means = {} if have_roles else {"role": "group", "batch_role": "batch"}
-    for path, step in view.steps_of_scheme():
-        over, at = getattr(step, "over", ""), f"{path}.over"
+    for at, over, _ in view.compared():
         if env is not None and over == "group":
             game = with_role(env, "game")
             where = f"`{game.name}()`" if game else f"`{env.name}`"
@@ -83,8 +76,8 @@ def _roles_are_compared(view: StageView) -> None:
             advice = "compare each with its like: `scope = role`, or `over = role` in a step"
             view.warning("RL0425", at, message, advice)
             return
-        own = over in means and view.at(at) != view.at(path)
-        if own and not view.origins.provenance()[at].startswith("default of "):
+        origin = view.origins.provenance().get(at, "default of ")
+        if over in means and not origin.startswith("default of "):
             message = f"no environment here has roles, so `{over}` means `{means[over]}`"
             advice = f"write `{means[over]}`, or give roles to one: `|> solver_judge()`"
             view.warning("RL0423", at, message, advice)
@@ -93,7 +86,6 @@ def _roles_are_compared(view: StageView) -> None:
 
 @rule("advantage")
 def _steps_have_an_effect(view: StageView) -> None:
-    is_summed = False
     for path, step in view.steps_of_scheme():
         match step:
             case Baseline(kind="length_weighted", weight="value"):
@@ -113,20 +105,11 @@ def _steps_have_an_effect(view: StageView) -> None:
                 message = "nothing but 0 is left of the advantages" if low == 0 else nothing
                 if view.advantage != NO_ADVANTAGE:
                     view.error("RL0422", path, message, "for example `clip(-5, 5)`")
-            case WeightedSum() if is_summed:
-                message = "the components of the reward are added up before this"
-                view.error("RL0774", path, message, "remove it: one `weighted_sum()` is enough")
-            case WeightedSum():
-                is_summed = True
-    if running_baseline(view.advantage) is not None and is_summed:
-        message = "one moving average is kept, of returns, and components of a reward are added up"
-        advice = "take out `weighted_sum()`, or compare the components within groups: `gdpo()`"
-        view.error("RL0789", "advantage", message, advice)
 
 
 @rule("advantage")
 def _spread_after_baseline(view: StageView) -> None:
-    if view.advantage.constant == "drop":
+    if view.advantage.keep is not None:
         return
     for path, step in view.steps_of_scheme():
         if isinstance(step, Baseline):
@@ -141,9 +124,10 @@ def _spread_after_baseline(view: StageView) -> None:
 @rule("advantage", "envs", "on_error")
 def _mean_is_positive(view: StageView) -> None:
     """MaxRL means a success rate by the mean."""
-    by_mean = (p for p, s in view.steps_of_scheme() if isinstance(s, Scale) and s.kind == "mean")
-    path, reason = next(by_mean, None), next(_negative_rewards(view.envs, view.on_error), None)
-    if path is not None and reason is not None:
+    reason = next(_negative_rewards(view.envs, view.on_error), None)
+    if reason is not None and divides_by_mean(view.advantage.result):
+        by_mean = (p for p, s in view.steps_of_scheme() if getattr(s, "kind", None) == "mean")
+        path = next(by_mean, "advantage")
         message = "it divides by the mean return, and rewards can be negative here"
         advice = f"{reason}; where the mean is not positive all get 0: `reward(low = 0)`"
         view.warning("RL0421", path, message, advice)
@@ -163,7 +147,11 @@ def _negative_rewards(envs: tuple[EnvPlan, ...], on_error: FailurePlan) -> Itera
 
 
 def _sums(view: StageView) -> list[str]:
-    return [path for path, step in view.steps_of_scheme() if isinstance(step, WeightedSum)]
+    """Return the path of what keeps the components of the reward apart; empty if nothing does."""
+    if not reads(view.advantage, "parts"):
+        return []
+    steps = (path for path, step in view.steps_of_scheme() if isinstance(step, WeightedSum))
+    return [next(steps, "advantage")]
 
 
 @rule("advantage", "envs")

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 
-from rlc.algo import AlgorithmError, Baseline
+from rlc.algo import AlgorithmError
 from rlc.catalog import (
     FORMAT,
     FORMAT_COEF,
@@ -402,10 +402,7 @@ def _judges_have_their_place(view: StageView, env: EnvPlan) -> None:
 @rule_on_envs("model", "advantage", "batch")
 def _compared_within_a_prompt(view: StageView, env: EnvPlan) -> None:
     """An implicit reward has an unknown offset for each prompt, which a baseline takes off."""
-    if any(
-        isinstance(step, Baseline) and step.over in ("group", "role")
-        for _, step in view.steps_of_scheme()
-    ):
+    if any(over in ("group", "role") for _, over, _ in view.compared()):
         return
     for path, judging, judge in reward_models_of(env):
         if judging.by == "score" and judge.weight:

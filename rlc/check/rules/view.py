@@ -6,7 +6,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlc.algo import AdvantageStep
+from rlc.algo import (
+    OPERATIONS,
+    AdvantageScheme,
+    AdvantageStep,
+    keeps_single,
+    scope_of,
+    statistics,
+)
 from rlc.check.values import Origins, is_command_line
 from rlc.lang import Diagnostics, Label, Span
 from rlc.plan import EnvPlan, TeacherPlan, hub_dataset, located
@@ -56,6 +63,14 @@ class StageView:
         """Return whether a part was set there: a rule on the recipe's own numbers need not hold."""
         value = self.origins.values.get(part)
         return value is not None and is_command_line(value.origin)
+
+    def compared(self) -> Iterator[tuple[str, str, bool]]:
+        """Yield each scope that values of the advantage are compared in, with the path of what says
+        it, and whether a single value gives another result there than 0."""
+        advantage: AdvantageScheme = self.parts["advantage"]
+        for path, node in statistics(advantage):
+            if node in advantage.result.nodes and OPERATIONS[node.op].word not in ("count", "rank"):
+                yield path, str(scope_of(node)), keeps_single(advantage.result, node)
 
     def steps_of_scheme(self) -> Iterator[tuple[str, AdvantageStep]]:
         """Yield the steps of the advantage scheme, each with its path."""

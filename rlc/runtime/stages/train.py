@@ -17,9 +17,9 @@ from rlc.algo import (
     Episodes,
     Floats,
     compute_advantages,
+    has_running,
     renewed,
-    running_baseline,
-    sums_components,
+    running_decays,
 )
 from rlc.plan import (
     SCORERS,
@@ -69,11 +69,15 @@ Averages = Mapping[str, float]  # by environment and role
 
 @define(eq=False)
 class RunningBaselines:
-    """The moving averages of returns that a scheme subtracts, by the step after which they hold;
-    one for each role of each environment. A step subtracts those after the last step that is over
-    for certain when it begins, so that neither overlap nor order changes an advantage."""
+    """The moving averages that a scheme reads, by the step after which they hold; of each one for
+    each role of each environment. A step reads those after the last step that is over for certain
+    when it begins, so that neither overlap nor order changes an advantage.
 
-    decay: float
+    Averages have the names of roles (``guess/judge``), those after the first of a scheme with a
+    number before them.
+    """
+
+    decays: Mapping[int, float]  # by the position of the average in the program
     lag: int  # steps that may still be under way when another begins
     _after: dict[int, Averages] = field(factory=dict)
     _returns: dict[int, dict[str, list[float]]] = field(factory=dict, init=False)
@@ -83,25 +87,38 @@ class RunningBaselines:
         cls, scheme: AdvantageScheme, lag: int, cursors: Sequence[Mapping[str, Any]]
     ) -> RunningBaselines | None:
         """Return the averages after the steps with these cursors; None if the scheme has none."""
-        step = running_baseline(scheme)
-        if step is None:
+        if not has_running(scheme):
             return None
         known = {number: cursor.get(KEY, {}) for number, cursor in enumerate(cursors, start=1)}
-        return cls(step.decay, lag, known)
+        return cls(running_decays(scheme.result), lag, known)
 
-    def subtracted(self, step: int, rollouts: Iterable[Rollout]) -> Floats:
-        """Return the averages to subtract from the returns of a step's rollouts."""
+    def read(self, step: int, rollouts: Sequence[Rollout]) -> dict[int, Floats]:
+        """Return what a step's rollouts read of each average, by its position."""
         averages = self.after(step - 1 - self.lag)
-        return np.array([averages.get(_label(one), 0.0) for one in rollouts], dtype=np.float64)
+        return {
+            at: np.array([averages.get(self._label(at, one), 0.0) for one in rollouts], np.float64)
+            for at in self.decays
+        }
 
     def add(self, step: int, rollouts: Sequence[Rollout], found: Advantages) -> None:
-        """Record the returns of a step, or of a part of it."""
-        returns = self._returns.setdefault(step, {})
-        each = len(found.returns_V) == len(rollouts)
-        counts = [1] * len(rollouts) if each else found.turns_R.tolist()
-        parts = np.split(found.returns_V, np.cumsum(counts)[:-1])
-        for rollout, part in zip(rollouts, parts, strict=True):
-            returns.setdefault(_label(rollout), []).extend(part.tolist())
+        """Record what the averages are of in a step, or in a part of it."""
+        values = self._returns.setdefault(step, {})
+        kept = [one for one, is_kept in zip(rollouts, found.kept_R, strict=True) if is_kept]
+        for at, value_V in found.observed.items():
+            each = len(value_V) == len(kept)
+            counts = [1] * len(kept) if each else found.turns_R[found.kept_R].tolist()
+            for rollout, part in zip(kept, np.split(value_V, np.cumsum(counts)[:-1]), strict=True):
+                values.setdefault(self._label(at, rollout), []).extend(part.tolist())
+
+    def _label(self, at: int, rollout: Rollout) -> str:
+        place = list(self.decays).index(at)
+        label = f"{rollout.env}/{rollout.role}" if rollout.role else rollout.env
+        return f"{place + 1} {label}" if place else label
+
+    def _decay(self, label: str) -> float:
+        number, _, rest = label.partition(" ")
+        decays = list(self.decays.values())
+        return decays[int(number) - 1 if rest and number.isdigit() else 0]
 
     def after(self, step: int) -> Averages:
         """Return the averages after a step that has computed its advantages."""
@@ -110,15 +127,11 @@ class RunningBaselines:
         if step not in self._after:
             before = self.after(step - 1)
             new = {
-                label: renewed(before.get(label, 0.0), values, self.decay)
+                label: renewed(before.get(label, 0.0), values, self._decay(label))
                 for label, values in self._returns.pop(step, {}).items()
             }
             self._after[step] = dict(sorted({**before, **new}.items()))
         return self._after[step]
-
-
-def _label(rollout: Rollout) -> str:
-    return f"{rollout.env}/{rollout.role}" if rollout.role else rollout.env
 
 
 @frozen(eq=False)
@@ -268,10 +281,9 @@ class TrainStage(Stage[LogprobScorers]):
 
         def credited() -> list[CreditedRollout]:
             rollouts = [one for part in Parts.of(inputs["returns"]) for one in part]
-            episodes = labelled_episodes(rollouts, apart=sums_components(scheme))
+            episodes = evolve(labelled_episodes(rollouts), step=node.step)
             if self.averages is not None:
-                subtracted = self.averages.subtracted(node.step, rollouts)
-                episodes = evolve(episodes, running_R=subtracted)
+                episodes = evolve(episodes, running=self.averages.read(node.step, rollouts))
             found = compute_advantages(scheme, episodes)
             if self.averages is not None:
                 self.averages.add(node.step, rollouts, found)
@@ -419,8 +431,8 @@ def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> 
     ]
 
 
-def labelled_episodes(rollouts: Sequence[Rollout], apart: bool = False) -> Episodes:
-    """Return the arrays of an advantage scheme, with the components of the rewards ``apart``.
+def labelled_episodes(rollouts: Sequence[Rollout]) -> Episodes:
+    """Return the arrays of an advantage scheme.
 
     A group is one task of one environment. A failure before the first turn counts with its reward
     and no tokens. A reward that is one number is a component.
@@ -430,11 +442,22 @@ def labelled_episodes(rollouts: Sequence[Rollout], apart: bool = False) -> Episo
         number = {value: i for i, value in enumerate(dict.fromkeys(values))}
         return np.array([number[value] for value in values], dtype=np.int64)
 
-    return Episodes.from_rollouts(
+    def flags(values: Iterable[bool]) -> npt.NDArray[np.bool_]:
+        return np.fromiter(values, np.bool_, len(rollouts))
+
+    parts_R = [r.components or {"": (1.0, r.credit)} for r in rollouts]
+    episodes = Episodes.from_rollouts(
         rewards_RT=[np.array(r.credit, dtype=np.float64) for r in rollouts],
         tokens_RT=[np.array([len(t.tokens) for t in r.turns] or [0], np.int64) for r in rollouts],
         group_R=labels([r.group for r in rollouts]),
         env_R=labels([r.env for r in rollouts]),
         role_R=labels([r.role for r in rollouts]),
-        parts_R=[r.components or {"": (1.0, r.credit)} for r in rollouts] if apart else None,
+        parts_R=parts_R,
+    )
+    return evolve(
+        episodes,
+        truncated_R=flags(r.error is None and r.ended != "done" for r in rollouts),
+        failed_R=flags(r.error is not None for r in rollouts),
+        envs=tuple(dict.fromkeys(r.env for r in rollouts)),
+        roles=tuple(dict.fromkeys(r.role for r in rollouts)),
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rlc.algo import Program, UndefinedPart, degree, differentiable, ranges, ratio_is_bounded
 from rlc.algo.expressions.behaviour import direction
-from rlc.algo.expressions.vocabulary import evaluate
+from rlc.algo.expressions.interpret import evaluate
 
 PPO = "-min(ratio * adv, clip(ratio, 0.8, 1.2) * adv)"
 SAPO = "tau = where(adv > 0, 1, 1.05)\n-4 / tau * sigmoid(tau * (ratio - 1)) * adv"

@@ -11,7 +11,7 @@ from hypothesis import assume, example, given, settings
 from rlc.algo import AlgorithmError, Program
 from rlc.algo.expressions.behaviour import derivative
 from rlc.algo.expressions.evaluate import loss_and_grad
-from rlc.algo.expressions.vocabulary import evaluate
+from rlc.algo.expressions.interpret import evaluate
 
 
 def lists(data: Columns) -> dict[str, list[float]]:

@@ -19,8 +19,9 @@ from paths import ROOT
 from rlc.algo import OPERATIONS, AlgorithmError, shaped_reward
 from rlc.algo.expressions.build import Builder, validate
 from rlc.algo.expressions.evaluate import loss_and_grad
+from rlc.algo.expressions.interpret import evaluate
 from rlc.algo.expressions.program import ExpressionError, OperationNode, Program
-from rlc.algo.expressions.vocabulary import evaluate, shapes
+from rlc.algo.expressions.vocabulary import shapes
 
 
 def test_equal_parts_are_one_node() -> None:

@@ -64,8 +64,8 @@ def test_components_reach_the_advantages() -> None:
     scheme = scheme_of(
         "returns() |> baseline(mean, over = group) |> scale(std, over = group) |> weighted_sum()"
     )
-    apart = compute_advantages(scheme, labelled_episodes(rollouts, apart=True))
+    apart = compute_advantages(scheme, labelled_episodes(rollouts))
     half = 0.5**0.5 * 0.99
     np.testing.assert_allclose(apart.advantages_N, [half, -half], rtol=1e-5)
-    whole = labelled_episodes([member(0), member(1)], apart=True)
+    whole = labelled_episodes([member(0), member(1)])
     assert compute_advantages(scheme, whole).advantages_N.tolist() == [0, 0]

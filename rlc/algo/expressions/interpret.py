@@ -1,0 +1,79 @@
+"""Programs in pure Python: what `rlc check` tries them with, and shaped rewards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+from rlc.algo.errors import AlgorithmError
+from rlc.algo.expressions.program import INPUT, NUMBER, Program
+from rlc.algo.expressions.vocabulary import OPERATIONS, shapes
+
+_Inputs = Mapping[str, float | Sequence[float]]
+
+
+def evaluate(program: Program, inputs: _Inputs) -> Any:
+    """Return the result: a list with one value a token, or one float.
+
+    Args:
+        program: a loss, a derivative or a reward.
+        inputs: for each input that is read its value, or those of the sampled tokens; ``length``
+            follows from them. Nothing is checked.
+    """
+    return evaluator(program)(inputs)
+
+
+def evaluator(program: Program) -> Callable[[_Inputs], Any]:
+    """Return :func:`evaluate` of one program, for many inputs."""
+    of = shapes(program)
+    # Of each operation: what computes it, what it reads, and which of that is the same on all
+    # tokens where the result is not; None if the result is one value.
+    steps = [
+        None
+        if node.op in (NUMBER, INPUT)
+        else (
+            OPERATIONS[node.op].of,
+            node.args,
+            [of[arg] != "token" for arg in node.args] if of[position] == "token" else None,
+        )
+        for position, node in enumerate(program.nodes)
+    ]
+
+    def compute(inputs: _Inputs) -> Any:
+        length = next((len(v) for v in inputs.values() if isinstance(v, (list, tuple))), 1)
+        values: list[Any] = []
+        for node, step in zip(program.nodes, steps, strict=True):
+            if step is None:
+                name = node.name or ""
+                values.append(node.value if node.op == NUMBER else inputs.get(name, length))
+                continue
+            function, args, same = step
+            if same is None:
+                values.append(function(*[values[arg] for arg in args]))
+            else:
+                columns = [
+                    repeat(values[arg], length) if one else values[arg]
+                    for arg, one in zip(args, same, strict=True)
+                ]
+                values.append(list(map(function, *columns)))
+        return values[program.output]
+
+    return compute
+
+
+def shaped_reward(program: Program, inputs: Mapping[str, float]) -> float:
+    """Return the reward that a program makes of an episode.
+
+    Raise AlgorithmError if a component that it reads is missing, or the result is not finite.
+    """
+    for name in program.inputs:
+        if name not in inputs:
+            known = ", ".join(sorted(inputs))
+            raise AlgorithmError(f"the reward reads `{name}`, and the episode has {known}")
+    result = float(evaluate(program, inputs))
+    if not math.isfinite(result):
+        read = ", ".join(f"{name} = {inputs[name]:g}" for name in program.inputs)
+        raise AlgorithmError(f"the shaped reward is {result} where {read}")
+    return result
