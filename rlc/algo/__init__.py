@@ -10,11 +10,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rlc.algo.advantages import *
     from rlc.algo.aggregate import *
+    from rlc.algo.columns import *
     from rlc.algo.episodes import *
     from rlc.algo.errors import *
     from rlc.algo.expressions.behaviour import *
     from rlc.algo.expressions.build import *
-    from rlc.algo.expressions.columns import *
     from rlc.algo.expressions.evaluate import *
     from rlc.algo.expressions.formula import *
     from rlc.algo.expressions.interpret import *
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.vocabulary import *
     from rlc.algo.kl import *
     from rlc.algo.losses import *
+    from rlc.algo.order import *
     from rlc.algo.rewards import *
     from rlc.algo.schedules import *
     from rlc.algo.scheme import *
@@ -37,12 +38,12 @@ else:
         __name__,
         """
         advantages: compute_advantages
-        aggregate: SHARED_BY aggregate_weights
+        aggregate: SHARED_BY WEIGHTS aggregate_weights
         episodes: Advantages Episodes Floats Parts renewed
+        columns: advantage_functions unwritten
         errors: AlgorithmError
         expressions.behaviour: degree direction overflows_at ratio_is_bounded unbounded
         expressions.build: Builder validate
-        expressions.columns: advantage_functions unwritten
         expressions.evaluate: batch_values changed_share
         expressions.formula: derivative_formula formula
         expressions.interpret: shaped_reward
@@ -55,6 +56,7 @@ else:
             differentiable functions_of is_reward needs_batch reads_trainer
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         losses: LOSSES PAIRWISE builtin_loss_and_grad divergence kto
+        order: draw sampled_examples
         rewards: outweighing pass_at_k reduce_rewards reward_shape
         schedules: learning_rate
         scheme: AdvantageScheme AdvantageStep Baseline CONDITIONS Clip Returns RunningBaseline Scale

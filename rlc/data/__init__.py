@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rlc.data.harbor import *
     from rlc.data.journal import *
     from rlc.data.messages import *
-    from rlc.data.order import *
     from rlc.data.problems import *
     from rlc.data.reading import *
     from rlc.data.rows import *
@@ -43,8 +42,8 @@ else:
         errors: CodeError DataError FilePlace PackageMissingError at_place
         examples: Comparison LabelledReply hashed kept read_comparison read_labelled reader_of
             repeats
-        grading.graders: Grader TRIED boxed completed exact final_answer is_right numeric regex
-            require_gradable right_answer tagged wrongly_graded
+        grading.graders: Grader TRIED boxed completed final_answer is_right require_gradable
+            tagged wrongly_graded
         grading.math_equivalence: SubprocessPool serve
         grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError OWN OwnFunction Reward
             RewardError TRIED_OWN as_number
@@ -55,8 +54,7 @@ else:
         harbor: HarborTask harbor_tasks
         journal: SCHEMA best_key meta saved
         messages: Message MessageError transcript
-        order: draw sampled_examples
-        problems: ListedProblems Row competition_math gsm8k permutation problem_set rows_in
+        problems: ListedProblems Row permutation problem_set rows_in
         reading: FileRows Reader
         rows: DataRow FieldError Holds field_fault parts_of require_field rows_of
         splits: NoSplitError Part cut_at position rows_of_split said

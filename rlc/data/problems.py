@@ -145,7 +145,7 @@ def published(dataset: str, split: str) -> list[Row]:
     return [row.fields for row in hub_rows(f"hub:{dataset}", split)]
 
 
-def gsm8k(split: str) -> list[Row]:
+def rows_of_gsm8k(split: str) -> list[Row]:
     """Return the rows of GSM8K, whose answers are bare numbers."""
     return [
         {**row, "answer": row["answer"].rpartition("####")[2].strip()}
@@ -164,7 +164,7 @@ _SUBJECTS = [
 ]
 
 
-def competition_math(split: str) -> list[Row]:
+def rows_of_math(split: str) -> list[Row]:
     """Return all of MATH except the 500 problems that are the usual test, or those 500."""
     test = published("HuggingFaceH4/MATH-500", "test")
     rows = test
@@ -205,7 +205,7 @@ def _countdown_tasks(split: str) -> list[Row]:
 
 _KNOWN: dict[str, Callable[[str], Sequence[Row]]] = {
     "countdown": lambda _: countdown.test_problems(),
-    "gsm8k": gsm8k,
-    "math": competition_math,
+    "gsm8k": rows_of_gsm8k,
+    "math": rows_of_math,
     "countdown_tasks": _countdown_tasks,
 }

@@ -13,7 +13,7 @@ from dialect_batches import Batch, draw_batch, episodes_of, scheme_of
 
 from rlc.algo import episode_statistics
 from rlc.algo.advantages import compute_advantages
-from rlc.algo.expressions.columns import advantage_functions, unwritten
+from rlc.algo.columns import advantage_functions, unwritten
 from rlc.catalog.index import builtins_of
 
 SCHEMES = [

@@ -29,9 +29,8 @@ pytestmark = pytest.mark.engine
 )
 def test_answers_are_graded_as_in_a_run(name: str, reply: str, gold: str) -> None:
     from rlc.emit.pieces import grading
-    from rlc.emit.script.environments import GRADES
 
-    piece: Any = getattr(grading, GRADES[name])
+    piece: Any = getattr(grading, f"graded_{name}")
     assert piece(reply, gold) == Grader(name, "answer")(reply, {"answer": gold})
 
 

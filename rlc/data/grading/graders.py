@@ -195,21 +195,21 @@ def countdown_task(row: Row, answer: str = "answer") -> tuple[list[int], int]:
         raise DataError(what) from error
 
 
-def numeric(reply: str, gold: str) -> float | None:
+def graded_numeric(reply: str, gold: str) -> float | None:
     """Grade a number. An answer that is not marked is the last number of the reply."""
     marked = final_answer(reply)
     answer = last_number(reply) if marked is None else number_in(marked)
     return None if answer is None else float(same_number(answer, gold_number(gold)))
 
 
-def exact(reply: str, gold: str) -> float | None:
+def graded_exact(reply: str, gold: str) -> float | None:
     """Grade a text. An answer that is not marked is the whole reply. Runs of white space count as
     one blank."""
     answer = final_answer(reply) or reply.strip()
     return _same_text(answer, gold) if answer else None
 
 
-def regex(reply: str, gold: str, pattern: re.Pattern[str]) -> float | None:
+def graded_regex(reply: str, gold: str, pattern: re.Pattern[str]) -> float | None:
     """Grade what a pattern finds: the first group of its last match, or the match if there are no
     groups."""
     matches = list(pattern.finditer(reply))
@@ -252,8 +252,8 @@ _NEEDS = {
 _GRADERS: dict[str, Callable[[Grader, str, Row], float | None]] = {
     "cookbook_math": lambda of, text, row: cookbook_math.grade(text, right_answer(row, of.answer)),
     "countdown": _countdown,
-    "exact": lambda of, text, row: exact(text, right_answer(row, of.answer)),
+    "exact": lambda of, text, row: graded_exact(text, right_answer(row, of.answer)),
     "math": _math,
-    "numeric": lambda of, text, row: numeric(text, right_answer(row, of.answer)),
-    "regex": lambda of, text, row: regex(text, right_answer(row, of.answer), of.tool),
+    "numeric": lambda of, text, row: graded_numeric(text, right_answer(row, of.answer)),
+    "regex": lambda of, text, row: graded_regex(text, right_answer(row, of.answer), of.tool),
 }

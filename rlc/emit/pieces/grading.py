@@ -9,12 +9,10 @@ from tinker_cookbook.recipes.math_rl.math_grading import extract_boxed, grade_an
 
 from rlc.data import final_answer
 
-
-class DataError(ValueError):
-    """A row that cannot be used."""
+DataError = ValueError  # of rlc's own functions, here
 
 
-def same_maths(reply: str, gold: str) -> float | None:
+def graded_math(reply: str, gold: str) -> float | None:
     """Equality by math-verify of an answer that is marked; None without one."""
     answer = final_answer(reply)
     if answer is None or len(answer) > 2_000:
@@ -25,7 +23,7 @@ def same_maths(reply: str, gold: str) -> float | None:
     return float(verify(expected, meant)) if meant else None
 
 
-def cookbook_math(reply: str, gold: str) -> float | None:
+def graded_cookbook_math(reply: str, gold: str) -> float | None:
     """The grade of the cookbook's `math_rl`; None without an answer in a box."""
     try:
         answer = extract_boxed(reply)

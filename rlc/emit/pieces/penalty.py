@@ -12,9 +12,7 @@ from rlc.algo import kl_penalty
 from rlc.emit.pieces.datums import Trained
 from rlc.emit.pieces.prompts import model_input
 
-
-class AlgorithmError(ValueError):
-    """Logprobs that cannot be compared."""
+AlgorithmError = ValueError  # of rlc's own functions, here
 
 
 async def score(model: Any, made: Sequence[Trained]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tinker import types
 
-from rlc.data import draw
+from rlc.algo import draw
 from rlc.emit.pieces.job import CONTEXT, RETRIES, SEED, STAGE
 from rlc.emit.pieces.prompts import model_input
 from rlc.emit.pieces.records import Env, Episode, Turn

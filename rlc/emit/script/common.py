@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from rlc.catalog import model_price
-from rlc.emit.script.literals import Call, given, literal, named, value, written
+from rlc.emit.script.literals import CallText, given, literal, named, value, written
 from rlc.plan import ExpectationPlan, ModelPlan, Plan, StagePlan, Training, is_training
 
 IMPORTS = """
@@ -32,8 +32,9 @@ from gem.wrappers.observation_wrapper import ObservationWrapper
 from tinker_cookbook.renderers import get_renderer
 from tinker_cookbook.supervised.types import ChatDatasetBuilderCommonConfig
 
-from rlc.data import competition_math, exact, gsm8k, numeric, permutation, regex, right_answer
-from rlc.data import sampled_examples
+from rlc.data.grading.graders import graded_exact, graded_numeric, graded_regex, right_answer
+from rlc.data.problems import permutation, rows_of_gsm8k, rows_of_math
+from rlc.algo import sampled_examples
 from rlc.algo import learning_rate
 from rlc.seeds import derive_seed
 """
@@ -87,10 +88,12 @@ def opened(stage: Training, script: str) -> Iterator[str]:
     yield "    tokenizer = training.get_tokenizer()"
     for track in stage.track:
         wanted = {"project": track.args["project"], "name": track.args["run"]}
-        call = Call("run = wandb.init", given({k: v for k, v in wanted.items() if v is not None}))
+        call = CallText(
+            "run = wandb.init", given({k: v for k, v in wanted.items() if v is not None})
+        )
         yield f"    {written(call, 4)}"
     if limits := limits_of(stage):
-        yield f"    {written(Call('budget = Budget', given(limits)), 4)}"
+        yield f"    {written(CallText('budget = Budget', given(limits)), 4)}"
         yield "    used = Counter[str]()  # tokens"
     yield "    saved = list[str]()"
 
@@ -115,7 +118,7 @@ def rate_of(stage: Training, indent: int) -> Iterator[str]:
         return
     numbers = [schedule.warmup, *([] if schedule.kind == "constant" else [schedule.floor])]
     arguments = [literal(schedule.kind), "LEARNING_RATE", "step", "STEPS", *map(literal, numbers)]
-    yield f"{' ' * indent}rate = {Call('learning_rate', arguments)}"
+    yield f"{' ' * indent}rate = {CallText('learning_rate', arguments)}"
 
 
 def rate_name(stage: Training) -> str:
@@ -149,7 +152,7 @@ def ended(plan: Plan, stage: Training) -> list[str]:
         *when(stage.track, "        run.log(measured, step=step)"),
         *when(limited, "        stop = step == steps or budget.is_spent(used)"),
         f"        if {due}:{origin(plan, stage, 'save.every')}",
-        f"            {Call('await save', saved)}",
+        f"            {CallText('await save', saved)}",
         *when(limited, "        if stop:", "            break"),
         *(
             line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,13 @@ from rlc.catalog import (
     code_of,
     is_chat,
     max_turns,
+    source_traits,
     with_role,
     wrapper_traits,
 )
 from rlc.chat import load_template
 from rlc.data import (
+    OWN,
     Code,
     DataError,
     lacking,
@@ -32,24 +34,28 @@ from rlc.data import (
     parameter_names,
     signature_of,
 )
-from rlc.emit.script.literals import Call, Expression, given, literal, named, written
+from rlc.emit.script.literals import CallText, Expression, given, literal, named, written
+from rlc.emit.script.stitch import code_of as code_of_module
 from rlc.plan import EnvPlan, Rollouts, Split, base_split, hub_dataset, located
 
-OBSERVATIONS: Mapping[str, dict[str, bool]] = {  # arguments of GEM's ObservationWrapper
-    "concat": {"include_action": False, "include_chat_template": False},
-    "concat_with_action": {"include_action": True, "include_chat_template": False},
-    "concat_chat": {"include_action": True, "include_chat_template": True},
-}
-KNOWN_ROWS = {"gsm8k": "gsm8k", "math": "competition_math"}  # what reads a set of that name
 # What builders of the cookbook are given where they need it; groups are taken one by one.
 OFFERS = {"renderer": "get_renderer(RENDERER, tokenizer)", "tokenizer": "tokenizer"}
 OFFERS |= dict.fromkeys(COOKBOOK_BATCHES, "1")
-# What compares a reply with an answer, by the name of the grader.
-GRADES = {"math": "same_maths", **{n: n for n in ("cookbook_math", "numeric", "exact", "regex")}}
+
+
+def is_known_set(name: str) -> bool:
+    """Return whether a function reads the problems of that name."""
+    return f"rows_of_{name}" in code_of_module("rlc.data.problems").definitions
+
+
+def has_grade(grader: str) -> bool:
+    """Return whether a function grades replies as a grader of that name does."""
+    homes = ("rlc.emit.pieces.grading", "rlc.data.grading.graders")
+    return any(f"graded_{grader}" in code_of_module(home).definitions for home in homes)
 
 
 @frozen
-class Opening:
+class OpeningLines:
     """What the function that opens environments does first."""
 
     recipe: str
@@ -76,32 +82,31 @@ class Opening:
     def rows(self, path: str, split: Split | None, by: str, count: int | None = None) -> Expression:
         """Return the expression of the rows of a split of a file or data set."""
         name = [] if split is None else [literal(base_split(split))]
-        known = KNOWN_ROWS.get(path)
         if (hub := hub_dataset(path)) is not None:
             dataset, revision, config = hub
             of = literal(f"{dataset}/{config}" if config else dataset)
-            rows = Call("published", [of, *name, *([literal(revision)] if revision else [])])
-        elif known is not None:
-            rows = Call(known, name)
+            rows = CallText("published", [of, *name, *([literal(revision)] if revision else [])])
+        elif is_known_set(path):
+            rows = CallText(f"rows_of_{path}", name)
         else:
-            rows = Call("read_rows", [self.file(path), *name])
+            rows = CallText("read_rows", [self.file(path), *name])
         if not (split is None or isinstance(split, str)):
             share = Fraction(split["share"]).limit_denominator(10**9)
             bounds = (Fraction(0), share) if split["part"] == "first" else (1 - share, Fraction(1))
             shares = (f"Fraction({b.numerator}, {b.denominator})" for b in bounds)
             hashed = split["by"] == "hash"
             start = "part_by_hash" if hashed else "part"
-            rows = Call(start, [rows, *shares, *([literal(by)] if hashed else [])])
+            rows = CallText(start, [rows, *shares, *([literal(by)] if hashed else [])])
         return rows if count is None else f"{rows}[:{literal(count)}]"
 
-    def builder(self, code: Code, decided: Mapping[str, str]) -> Call:
+    def builder(self, code: Code, decided: Mapping[str, str]) -> CallText:
         """Return the call of a builder of the cookbook, with what the recipe decides."""
         name, (names, required) = self.own(code.target), parameters_of(code.target)
         known = {key: text for key, text in decided.items() if key in names}
         needed = [one for one in required if one not in {**code.args, **known}]
         known |= {key: OFFERS[key] for key in needed if key in code.offered}
         more = [f"{key}={text}" for key, text in known.items()]
-        return Call(name, [*given(code.args), *more])
+        return CallText(name, [*given(code.args), *more])
 
 
 def parameters_of(target: str) -> tuple[Sequence[str], Sequence[str]]:
@@ -131,73 +136,75 @@ def parameters_of(target: str) -> tuple[Sequence[str], Sequence[str]]:
 
 def environments(source: Rollouts, recipe: str, folder: str) -> Iterator[str]:
     """Yield the function that opens the environments of a stage."""
-    opening, envs = Opening(recipe, folder), source.envs
+    opening, envs = OpeningLines(recipe, folder), source.envs
     shared = {"top_p": source.sampling.top_p, "top_k": source.sampling.top_k}
     shared = {name: one for name, one in shared.items() if one not in (1.0, -1)}
-    made = [Call("Env", _env(env, opening, shared)) for env in envs]
+    made = [CallText("Env", _env(env, opening, shared)) for env in envs]
     yield "async def environments(tokenizer: Any) -> list[Env]:"
     if any(is_chat(env) for env in envs):
         yield "    renderer = get_renderer(RENDERER, tokenizer)"
     yield from (f"    {line}" if line else "" for line in opening.lines)
-    yield f"    return {written(Call('', made, '[]'), 4, 7)}"
+    yield f"    return {written(CallText('', made, '[]'), 4, 7)}"
 
 
-def _env(env: EnvPlan, opening: Opening, shared: Mapping[str, Any]) -> Iterator[Expression]:
+def _env(env: EnvPlan, opening: OpeningLines, shared: Mapping[str, Any]) -> Iterator[Expression]:
     own = env.rollouts
     yield literal(env.name)
     yield f"weight={literal(env.weight)}"
     yield f"group={literal(own.group)}"
     params = {"max_tokens": own.max_tokens, "temperature": own.temperature, **shared}
-    yield named("params=", Call("types.SamplingParams", given(params)))
-    yield named("tasks=", TASKS[env.source](env, opening))
+    yield named("params=", CallText("types.SamplingParams", given(params)))
+    yield named("tasks=", _tasks(env, opening))
     yield named("prompts=lambda: ", _prompts(env))
 
 
 def _prompts(env: EnvPlan) -> Expression:
-    if env.source == "cookbook":
+    if source_traits(env.source).prompts == "own":
         return "Tokens(tokenizer)"
     if not is_chat(env):
         wrapper = with_role(env, "template")
         text = load_template(wrapper.args["name"] if wrapper else "no")("{observation}")
-        return Call("Text", ["tokenizer", literal(text)])
+        return CallText("Text", ["tokenizer", literal(text)])
     chat = with_role(env, "chat")
     begins = {name: text for name, text in (chat.args if chat else {}).items() if text}
-    return Call("Question" if max_turns(env) == 1 else "Chat", ["renderer", *given(begins)])
+    return CallText("Question" if max_turns(env) == 1 else "Chat", ["renderer", *given(begins)])
 
 
-def _gem(env: EnvPlan, _: Opening) -> Expression:
+def _gem(env: EnvPlan) -> Expression:
     arguments: list[Expression] = [literal(env.id)]
     inside: Expression = "env"
     for wrapper in env.wrappers:
         if wrapper_traits(wrapper.name).role == "tool":
-            inside = _with_tool(inside, wrapper.name, wrapper.args)
+            inside = _with_tool(inside, wrapper.args)
         elif wrapper_traits(wrapper.name).role == "history":
-            chat = ["tokenizer=tokenizer"] if wrapper_traits(wrapper.name).chat_template else []
-            of = OBSERVATIONS[wrapper.name]
-            inside = Call("ObservationWrapper", [inside, *given(of), *chat])
+            traits = wrapper_traits(wrapper.name)
+            of = {"include_action": traits.history == "all"}
+            of |= {"include_chat_template": traits.chat_template}
+            chat = ["tokenizer=tokenizer"] if traits.chat_template else []
+            inside = CallText("ObservationWrapper", [inside, *given(of), *chat])
     if inside != "env":
         arguments.append(named("wrapped=lambda env: ", inside))
     if with_role(env, "history") is not None:
         arguments.append("bare=False")
-    return Call("Gem", [*arguments, *given(env.args)])
+    return CallText("Gem", [*arguments, *given(env.args)])
 
 
-def _with_tool(inside: Expression, name: str, args: Mapping[str, Any]) -> Expression:
-    if name == "python_tool":
+def _with_tool(inside: Expression, args: Mapping[str, Any]) -> Expression:
+    if "url" not in args:  # it runs code
         known = {"timeout": args["timeout"], "keep_error_last_line": args["errors"] == "last_line"}
-        tool = Call("PythonCodeTool", given(known))
+        tool = CallText("PythonCodeTool", given(known))
     else:
         known = {"search_url": args["url"], "topk": args["top_k"], "timeout": args["timeout"]}
-        tool = Call("SearchTool", given(known))
+        tool = CallText("SearchTool", given(known))
     paid = {
         "tool_reward": args.get("reward_use", 0.0),
         "tool_success_reward": args.get("reward_success", 0.0),
         "max_tool_uses": args["uses"],
     }
-    return Call("ToolEnvWrapper", [inside, Call("", [tool], "[]"), *given(paid)])
+    return CallText("ToolEnvWrapper", [inside, CallText("", [tool], "[]"), *given(paid)])
 
 
-def _problems(env: EnvPlan, opening: Opening) -> Expression:
+def _problems(env: EnvPlan, opening: OpeningLines) -> Expression:
     args = env.args
     name, suffix = args.get("question") or args["prompt"], args["suffix"]
     rows = opening.rows(env.id, args["split"], name)
@@ -210,30 +217,30 @@ def _problems(env: EnvPlan, opening: Opening) -> Expression:
     opening.lines.extend(["", *_grade(env, grade, opening), ""])
     shown = {"suffix": suffix} if suffix else {}
     shown |= {"cut": True} if args["replied"] == "cut" else {}
-    asked = named("lambda row: ", Call("asked", ["row", literal(name), *given(shown)]))
+    asked = named("lambda row: ", CallText("asked", ["row", literal(name), *given(shown)]))
     arguments = [literal(env.name), rows, asked, grade]
     arguments += [] if args["shuffle"] else ["shuffle=False"]
     if args.get("few_shot"):
         read = f"read_rows({opening.file(args['few_shot'])})"
-        before = Call("solved", [read, literal(args["answer"]), literal(name), literal(suffix)])
+        before = CallText("solved", [read, literal(args["answer"]), literal(name), literal(suffix)])
         arguments.append(named("before=", before))
-    return Call("Problems", arguments)
+    return CallText("Problems", arguments)
 
 
-def _grade(env: EnvPlan, name: str, opening: Opening) -> list[str]:
+def _grade(env: EnvPlan, name: str, opening: OpeningLines) -> list[str]:
     """Return the function that grades the replies of an environment."""
     body, earned, found = list[str](), list[str](), list[str]()
     for grader in env.graders:
         weight = "" if grader.weight == 1 else f"{literal(grader.weight)} * "
-        if grader.grader == "grade_with":
+        if grader.grader == OWN:
             own = opening.own(grader.args["function"])
             weights = literal(grader.args["weights"])
             earned.append(f"{weight}earned({own}(reply, dict(row)), {weights})")
             continue
         read: list[Expression] = ["reply", f"right_answer(row, {literal(env.args['answer'])})"]
-        if grader.grader == "regex":
+        if "pattern" in grader.args:
             read.append(f"re.compile({literal(grader.args['pattern'])})")
-        body.append(f"{grader.name} = {Call(GRADES[grader.grader], read)}")
+        body.append(f"{grader.name} = {CallText(f'graded_{grader.grader}', read)}")
         earned.append(f"{weight}({grader.name} or 0.0)")
         found.append(f"{grader.name} is not None")
     if found and env.args.get("format_coef"):
@@ -244,12 +251,14 @@ def _grade(env: EnvPlan, name: str, opening: Opening) -> list[str]:
     return [head, *(f"    {line}" for line in body)]
 
 
-def _python(env: EnvPlan, opening: Opening) -> Expression:
+def _python(env: EnvPlan, opening: OpeningLines) -> Expression:
     ((_, code),) = code_of(env)
-    return Call("Own", [literal(env.name), Call(opening.own(code.target), given(code.args))])
+    return CallText(
+        "Own", [literal(env.name), CallText(opening.own(code.target), given(code.args))]
+    )
 
 
-def _cookbook(env: EnvPlan, opening: Opening) -> Expression:
+def _cookbook(env: EnvPlan, opening: OpeningLines) -> Expression:
     ((_, code),) = code_of(env)
     decided = dict.fromkeys(COOKBOOK_MODEL, "tokenizer.name_or_path")
     decided |= dict.fromkeys(COOKBOOK_RENDERER, "RENDERER")
@@ -260,10 +269,10 @@ def _cookbook(env: EnvPlan, opening: Opening) -> Expression:
     return f"Groups({env.args['split']})"
 
 
-TASKS: Mapping[str, Callable[[EnvPlan, Opening], Expression]] = {
-    "gem": _gem,
-    "problems": _problems,
-    "rows": _problems,
-    "python": _python,
-    "cookbook": _cookbook,
-}
+def _tasks(env: EnvPlan, opening: OpeningLines) -> Expression:
+    traits = source_traits(env.source)
+    if traits.graded:
+        return _problems(env, opening)
+    if not traits.code:
+        return _gem(env)
+    return _cookbook(env, opening) if traits.prompts == "own" else _python(env, opening)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rlc.catalog import (
@@ -25,8 +25,8 @@ from rlc.emit.script.common import (
     rate_name,
     rate_of,
 )
-from rlc.emit.script.environments import Opening
-from rlc.emit.script.literals import Call, Expression, given, literal, named, written
+from rlc.emit.script.environments import OpeningLines
+from rlc.emit.script.literals import CallText, Expression, given, literal, named, written
 from rlc.emit.script.stitch import MARK
 from rlc.plan import AnyData, BuilderData, Chats, FromData, Plan, Training
 
@@ -39,13 +39,13 @@ def imitation_body(plan: Plan, stage: Training, path: str) -> str:
 
 
 def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
-    opening = Opening(plan.recipe, os.path.dirname(path))
+    opening = OpeningLines(plan.recipe, os.path.dirname(path))
     yield "async def train(steps: int, metrics: str) -> None:"
     yield from opened(stage, os.path.basename(path))
-    if any(isinstance(data, Chats) for data in stage.data):
+    if any(data.file for data in stage.data):
         yield "    renderer = get_renderer(RENDERER, tokenizer)"
     pairs = zip(("examples", "heldout"), stage.data, strict=False)
-    made = [named(f"{name} = ", _examples(stage, data, opening)) for name, data in pairs]
+    made = [named(f"{name} = ", EXAMPLES[type(data)](stage, data, opening)) for name, data in pairs]
     yield from (f"    {line}" for line in opening.lines)
     yield from (f"    {written(one, 4)}" for one in made)
     yield "    for step in range(1, steps + 1):"
@@ -66,15 +66,16 @@ def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
     yield from ended(plan, stage)
 
 
-def _examples(stage: Training, data: AnyData, opening: Opening) -> Expression:
-    if isinstance(data, Chats):
-        rows = opening.rows(data.path, data.split, hashed(data), data.count)
-        limits = [limit for limit in (data.max_tokens, stage.model.context) if limit is not None]
-        more: dict[str, Any] = {"field": data.messages} if data.messages else {}
-        more |= {"most": min(limits)} if limits else {}
-        more |= {"drops": True} if data.too_long == "drop" else {}
-        return Call("examples_of", ["renderer", rows, literal(data.train_on), *given(more)])
-    assert isinstance(data, BuilderData), "what a script cannot do is refused"
+def _chats(stage: Training, data: Any, opening: OpeningLines) -> Expression:
+    rows = opening.rows(data.path, data.split, hashed(data), data.count)
+    limits = [limit for limit in (data.max_tokens, stage.model.context) if limit is not None]
+    more: dict[str, Any] = {"field": data.messages} if data.messages else {}
+    more |= {"most": min(limits)} if limits else {}
+    more |= {"drops": True} if data.too_long == "drop" else {}
+    return CallText("examples_of", ["renderer", rows, literal(data.train_on), *given(more)])
+
+
+def _built(_: Training, data: Any, opening: OpeningLines) -> Expression:
     code = code_of_data(data)
     assert code is not None
     decided = dict.fromkeys(COOKBOOK_MODEL, "tokenizer.name_or_path")
@@ -82,9 +83,14 @@ def _examples(stage: Training, data: AnyData, opening: Opening) -> Expression:
     common = {"model_name_for_tokenizer": "tokenizer.name_or_path", "renderer_name": "RENDERER"}
     common |= {"max_length": "None", "batch_size": "BATCH"}
     config = [f"{name}={text}" for name, text in common.items()]
-    decided[COOKBOOK_COMMON] = str(Call("ChatDatasetBuilderCommonConfig", config))
+    decided[COOKBOOK_COMMON] = str(CallText("ChatDatasetBuilderCommonConfig", config))
     sets = "train, _" if data.split == "train" else "_, test"
-    made = Call(f"{sets} = {opening.own(data.builder)}", opening.builder(code, decided).args)
+    made = CallText(f"{sets} = {opening.own(data.builder)}", opening.builder(code, decided).args)
     opening.add(f"{written(made, 4, 2)}()")
     rows = f"all_of({data.split})"
     return rows if data.count is None else f"{rows}[:{literal(data.count)}]"
+
+
+# What makes the examples of each kind of data.
+EXAMPLES: Mapping[type[AnyData], Callable[[Training, Any, OpeningLines], Expression]]
+EXAMPLES = {Chats: _chats, BuilderData: _built}

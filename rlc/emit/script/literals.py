@@ -16,7 +16,7 @@ def _listed(given: Iterable[Expression]) -> tuple[Expression, ...]:
 
 
 @frozen
-class Call:
+class CallText:
     """``start(args)``, or with other brackets a collection."""
 
     start: str
@@ -26,11 +26,11 @@ class Call:
     def __str__(self) -> str:
         return f"{self.start}{self.brackets[0]}{', '.join(map(str, self.args))}{self.brackets[1]}"
 
-    def with_start(self, before: str) -> Call:
-        return Call(before + self.start, self.args, self.brackets)
+    def with_start(self, before: str) -> CallText:
+        return CallText(before + self.start, self.args, self.brackets)
 
 
-Expression = str | Call
+Expression = str | CallText
 
 
 def named(before: str, expression: Expression) -> Expression:
@@ -63,9 +63,9 @@ def written(expression: Expression, indent: int = 0, after: int = 0) -> str:
 def value(plain: Any) -> Expression:
     """Return a plain value as an expression."""
     if isinstance(plain, dict):
-        return Call("", [named(f"{literal(k)}: ", value(v)) for k, v in plain.items()], "{}")
+        return CallText("", [named(f"{literal(k)}: ", value(v)) for k, v in plain.items()], "{}")
     if isinstance(plain, list | tuple):
-        return Call("", map(value, plain), "[]")
+        return CallText("", map(value, plain), "[]")
     return literal(plain)
 
 

@@ -22,10 +22,10 @@ from rlc.emit.script.common import (
     rate_of,
     when,
 )
-from rlc.emit.script.environments import Opening
-from rlc.emit.script.literals import Call, given, named, written
+from rlc.emit.script.environments import OpeningLines
+from rlc.emit.script.literals import CallText, given, named, written
 from rlc.emit.script.stitch import MARK
-from rlc.plan import FromData, Pairs, Plan, PreferenceLoss, Training
+from rlc.plan import FromData, Plan, PreferenceLoss, Training
 
 _READ = "sum(len(tokens) - 1 for side in sides for tokens, _ in side)"
 
@@ -42,10 +42,10 @@ def losses() -> str:
 
 
 def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
-    opening, objective = Opening(plan.recipe, os.path.dirname(path)), stage.of(PreferenceLoss)
-    made = [_pairs(stage, data, opening) for data in stage.data if isinstance(data, Pairs)]
+    opening, objective = OpeningLines(plan.recipe, os.path.dirname(path)), stage.of(PreferenceLoss)
+    made = [_pairs(stage, data, opening) for data in stage.data]
     loss, mean = objective.loss, preference_traits(objective.loss.name).mean
-    called = Call(PAIRWISE[loss.name].__name__, ["chosen", "rejected", *given(loss.config)])
+    called = CallText(PAIRWISE[loss.name].__name__, ["chosen", "rejected", *given(loss.config)])
     ref = "await by_model(reference, sides, known)" if objective.reference else "None"
     yield "async def train(steps: int, metrics: str) -> None:"
     yield from opened(stage, os.path.basename(path))
@@ -82,9 +82,9 @@ def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
     yield from ended(plan, stage)
 
 
-def _pairs(stage: Training, data: Pairs, opening: Opening) -> Call:
+def _pairs(stage: Training, data: Any, opening: OpeningLines) -> CallText:
     rows = opening.rows(data.path, data.split, hashed(data), data.count)
     limits = [limit for limit in (data.max_tokens, stage.model.context) if limit is not None]
     more: dict[str, Any] = {"most": min(limits)} if limits else {}
     more |= {"drops": True} if data.too_long == "drop" else {}
-    return Call("pairs_of", ["renderer", rows, *given(more)])
+    return CallText("pairs_of", ["renderer", rows, *given(more)])

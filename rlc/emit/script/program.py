@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import packages_distributions
 
 from attrs import frozen
 
@@ -20,7 +22,7 @@ from rlc.version import __version__
 
 
 @frozen
-class Kind:
+class ScriptKind:
     """How stages with an objective are written: what stands in a script for one alone, and the
     modules of pieces that stand for others in it."""
 
@@ -28,24 +30,13 @@ class Kind:
     instead: Callable[[Training], Sequence[str]] = lambda _: ()
 
 
-_BY_KIND: Table[Kind] = Table(
+_BY_KIND: Table[ScriptKind] = Table(
     {
-        PolicyGradient: Kind(reinforcement_body, variants),
-        Likelihood: Kind(imitation_body),
-        PreferenceLoss: Kind(preference_body),
+        PolicyGradient: ScriptKind(reinforcement_body, variants),
+        Likelihood: ScriptKind(imitation_body),
+        PreferenceLoss: ScriptKind(preference_body),
     }
 )
-
-
-_PACKAGES = {  # by the module that is imported
-    "tinker": "tinker",
-    "tinker_cookbook": "tinker-cookbook",
-    "gem": "gem-llm",
-    "datasets": "datasets",
-    "math_verify": "math-verify[antlr4_13_2]",
-    "torch": "torch",
-    "wandb": "wandb",
-}
 
 
 def script(plan: Plan, path: str = "train.py") -> str:
@@ -60,7 +51,9 @@ def script(plan: Plan, path: str = "train.py") -> str:
         body = f"HERE = Path(__file__).parent\n{body}"
     text = stitched(body, IMPORTS + losses(), kind.instead(stage))
     needed = {one.module.partition(".")[0] for one in imported(ast.parse(text))}
-    packages = [package for module, package in _PACKAGES.items() if module in needed]
+    known = packages_distributions()
+    of_others = sorted(needed - {*sys.stdlib_module_names, "numpy"})
+    packages = [known.get(module, [module])[0] for module in of_others]
     return "\n".join([*_docstring(plan, stage, os.path.basename(path), packages), "", text])
 
 

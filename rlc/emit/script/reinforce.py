@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from rlc.algo import TorchFunction, advantage_functions, torch_function
-from rlc.catalog import LossTraits, loss_traits
+from rlc.algo import WEIGHTS, TorchFunction, advantage_functions, torch_function
+from rlc.catalog import LossTraits, loss_traits, source_traits
 from rlc.emit.script.common import (
     asked_model,
     assigned,
@@ -22,19 +22,10 @@ from rlc.emit.script.common import (
     when,
 )
 from rlc.emit.script.environments import environments
-from rlc.emit.script.literals import Call, literal, written
+from rlc.emit.script.literals import CallText, literal, written
 from rlc.emit.script.stitch import MARK
 from rlc.explanation import loss_formula
 from rlc.plan import ModelPlan, Plan, PolicyGradient, Rollouts, TeacherPlan, Training
-
-# What a token of an episode weighs: `count` are the tokens of one episode, `total` those of all.
-WEIGHTS = {
-    "token_mean": "1.0 / total",
-    "seq_mean_token_sum": "1.0 / len(played)",
-    "seq_mean_token_mean": "1.0 / (len(played) * count)",
-    "seq_mean_token_sum_norm": "1.0 / (len(played) * LENGTH)",
-    "prompt_mean": "1.0 / (len(of_task) * of_task[task_of(own)])",
-}
 
 
 def reinforcement_body(plan: Plan, stage: Training, path: str) -> str:
@@ -63,7 +54,7 @@ def variants(stage: Training) -> list[str]:
     """Return the modules of pieces that stand for others in the script of a stage."""
     source = stage.of(Rollouts)
     limited = source.sampling.max_prompt_tokens or source.sampling.max_episode_tokens
-    of_tokens = any(env.source == "cookbook" for env in source.envs)
+    of_tokens = any(source_traits(env.source).prompts == "own" for env in source.envs)
     chosen = {"limits": limited, "cookbook": of_tokens, "single": len(source.envs) == 1}
     return [name for name, wanted in chosen.items() if wanted]
 
@@ -85,10 +76,11 @@ def _is_plain(stage: Training) -> bool:
     """Return whether datums follow from episodes and advantages alone."""
     source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
     loss, kind = loss_traits(objective.loss), objective.aggregate.kind
+    by_task = "of_task" in WEIGHTS.get(kind, "")
     asked = objective.kl or objective.teacher or objective.loss.program or objective.loss.mean
     special = loss.reaches_prompt or loss.recorded or loss.per_sequence or loss.pull
-    several = source.batch.kind == "turns" or source.batch.updates > 1 or kind == "prompt_mean"
-    return not (asked or special or several)
+    several = source.batch.kind == "turns" or source.batch.updates > 1
+    return not (asked or special or several or by_task)
 
 
 def _head(stage: Training, signature: str) -> list[str]:
@@ -141,7 +133,7 @@ def _plain_data(stage: Training) -> list[str]:
         "            turn = np.array(turns[1:])",
         f"            adv = np.where(turn >= 0, {value}, 0.0)",
         "            if adv.any():",
-        f"                data.append({Call('datum', ['tokens', *read])})",
+        f"                data.append({CallText('datum', ['tokens', *read])})",
         "    return data",
     ]
 
@@ -186,12 +178,12 @@ def _data(stage: Training, own: TorchFunction | None) -> list[str]:
         "        for one in own:",
         f"            advantages = {times}one.advantages",
         *when(indent == 16, "            if advantages.any():"),
-        f"{' ' * indent}{written(Call('data.append', [made]), indent)}",
+        f"{' ' * indent}{written(CallText('data.append', [made]), indent)}",
         "    return data",
     ]
 
 
-def _datum(loss: LossTraits, own: TorchFunction | None, share: str) -> Call:
+def _datum(loss: LossTraits, own: TorchFunction | None, share: str) -> CallText:
     """Return the call that makes the datum of a sequence."""
     given = ["one.tokens"]
     if own is not None:
@@ -203,8 +195,8 @@ def _datum(loss: LossTraits, own: TorchFunction | None, share: str) -> Call:
         given += ["logprobs=one.logprobs", "advantages=advantages"]
     else:
         given += ["weights=advantages"]
-    made = Call("datum", [*given, *when(loss.per_sequence, "sequence_ratio_mask=one.mask")])
-    return Call("with_replies", [made, "one"]) if loss.recorded else made
+    made = CallText("datum", [*given, *when(loss.per_sequence, "sequence_ratio_mask=one.mask")])
+    return CallText("with_replies", [made, "one"]) if loss.recorded else made
 
 
 def _train(plan: Plan, stage: Training, name: str, own: TorchFunction | None) -> list[str]:
@@ -216,10 +208,10 @@ def _train(plan: Plan, stage: Training, name: str, own: TorchFunction | None) ->
     numbers = "range((step - 1) * GROUPS, step * GROUPS)"
     tasks = f"[(envs[0], number) for number in {numbers}]"
     tasks = tasks if alone else "next_tasks(envs, cursor, GROUPS)"
-    gradient = Call("training.forward_backward_custom", ["data", "own_loss"])
+    gradient = CallText("training.forward_backward_custom", ["data", "own_loss"])
     if own is None:
         given = [objective.loss.name, *when(objective.loss.config, objective.loss.config)]
-        gradient = Call("training.forward_backward", ["data", *map(literal, given)])
+        gradient = CallText("training.forward_backward", ["data", *map(literal, given)])
     trained, indent = "episodes" if plain else "part" if several else "played", 12 if several else 8
     asked = [*_asked(stage)]
     return [
@@ -304,4 +296,4 @@ def _scored(stage: Training) -> Iterator[str]:
 
 def _penalty(made: str, coef: float, discount: float, *more: str) -> str:
     given: Sequence[str] = [made, literal(coef), *when(discount, f"discount={discount!r}"), *more]
-    return f"        {Call('penalise', given)}"
+    return f"        {CallText('penalise', given)}"

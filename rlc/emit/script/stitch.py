@@ -21,7 +21,7 @@ _JOB = f"{_PIECES}job"  # the values that each script gives anew
 # two with one name the first is taken.
 _NAMED = """
     records prompts rows tasks grading gem_games cookbook limits single rollouts
-    rlc.algo.episode_statistics datums recorded penalty imitation preferences training
+    rlc.algo.episode_statistics datums penalty imitation preferences training
 """
 _SECTIONS = tuple(one if "." in one else _PIECES + one for one in _NAMED.split())
 _VARIANTS = tuple(_PIECES + one for one in ("cookbook", "limits", "single"))
@@ -52,7 +52,7 @@ class Definition:
 
 
 @frozen
-class Code:
+class ModuleCode:
     """What a module defines, and what it imports, by name."""
 
     title: str
@@ -69,7 +69,7 @@ class _Needed:
     imports: set[Import] = field(factory=set)
     values: set[str] = field(factory=set)
 
-    def add(self, names: Iterable[str], within: Code) -> None:
+    def add(self, names: Iterable[str], within: ModuleCode) -> None:
         for name in sorted(names):
             module = self.pieces.get(name)
             if module is None and name in within.definitions:
@@ -99,7 +99,7 @@ def stitched(body: str, imports: str, instead: Sequence[str] = ()) -> str:
     pieces = {name: module for module in reversed(order) for name in code_of(module).definitions}
     own = _code("", ast.parse(body), body)
     needed = _Needed(pieces)
-    around = Code("", {}, _code("", ast.parse(imports), imports).imports)
+    around = ModuleCode("", {}, _code("", ast.parse(imports), imports).imports)
     needed.add(names_in(ast.parse(body)) - {*own.definitions}, around)
     assert needed.values <= {*own.definitions}, needed.values - {*own.definitions}
     constants, _, functions = body.partition(MARK)
@@ -124,7 +124,7 @@ def _texts(needed: _Needed) -> Iterator[str]:
 
 
 @cache
-def code_of(module: str) -> Code:
+def code_of(module: str) -> ModuleCode:
     """Return the code of a module of rlc."""
     spec = find_spec(module)
     assert spec is not None
@@ -133,7 +133,7 @@ def code_of(module: str) -> Code:
     return _code(module, ast.parse(text), text)
 
 
-def _code(module: str, tree: ast.Module, text: str) -> Code:
+def _code(module: str, tree: ast.Module, text: str) -> ModuleCode:
     lines, found, imports = text.splitlines(), dict[str, Definition](), dict[str, Import]()
     for node in tree.body:
         typing_only = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
@@ -143,7 +143,7 @@ def _code(module: str, tree: ast.Module, text: str) -> Code:
             own = "\n".join(lines[_first_line(node) - 1 : node.end_lineno])
             found.setdefault(name, Definition(module, name, own, names_in(node) - {name}))
     title = (ast.get_docstring(tree) or "").partition("\n")[0].rstrip(".")
-    return Code(title, found, imports)
+    return ModuleCode(title, found, imports)
 
 
 def _home(one: Import) -> str:

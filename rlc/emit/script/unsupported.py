@@ -30,18 +30,17 @@ from rlc.catalog import (
     with_role,
     wrapper_traits,
 )
-from rlc.data import Code, DataError, OwnFunction, search_beside
+from rlc.data import OWN, Code, DataError, OwnFunction, search_beside
 from rlc.emit.script.common import is_judged
-from rlc.emit.script.environments import GRADES, KNOWN_ROWS, parameters_of
+from rlc.emit.script.environments import has_grade, is_known_set, parameters_of
+from rlc.emit.script.imitate import EXAMPLES
 from rlc.lang import Diagnostic, Severity, Span, read_source
 from rlc.plan import (
     MAX_TURNS,
     STEP_TIMEOUT,
-    Chats,
     EnvPlan,
     Evaluation,
     Likelihood,
-    Pairs,
     Plan,
     PolicyGradient,
     PreferenceLoss,
@@ -164,11 +163,11 @@ def _environment(env: EnvPlan, renderer: str) -> Iterator[str]:
 def _graded(env: EnvPlan) -> Iterator[str]:
     """What a script cannot do of an environment of rows with graders."""
     files = [env.args[name] for name in ("few_shot",) if env.args.get(name)]
-    for path in (*files, *([] if env.id in KNOWN_ROWS else [env.id])):
+    for path in (*files, *([] if is_known_set(env.id) else [env.id])):
         if (told := _unread(path)) is not None:
             yield told
     for grader in env.graders:
-        if grader.grader == "grade_with":
+        if grader.grader == OWN:
             try:
                 own = OwnFunction(grader.args["function"], grader.args["weights"])
             except DataError as error:
@@ -177,7 +176,7 @@ def _graded(env: EnvPlan) -> Iterator[str]:
             if own.whole or own.awaited:
                 what = "the conversation" if own.whole else "an `async` function"
                 yield f"`{own.target}`: a script grades by the reply, not with {what}"
-        elif grader.grader not in GRADES:
+        elif not has_grade(grader.grader):
             yield f"`{grader.grader}` is not a grader of a script"
 
 
@@ -211,10 +210,7 @@ def _values(stage: Training) -> Iterator[tuple[str, str]]:
         yield "overlap", f"`{source.overlap.kind}()`: a script samples, then trains"
     for teacher in objective.teacher:
         if teacher.system or teacher.demonstration or teacher.top_k:
-            yield (
-                "teacher",
-                f"`{teacher.kind}()`: a script asks for the logprobs of the same tokens",
-            )
+            yield "teacher", f"`{teacher.kind}()`: a script asks for logprobs of the same tokens"
         known = [limit for limit in (teacher.model.model.context, stage.model.context) if limit]
         if known[:1] != [max(known, default=None)]:
             yield "teacher", "`teacher`: its context is shorter than that of the model it teaches"
@@ -239,14 +235,13 @@ def _values(stage: Training) -> Iterator[tuple[str, str]]:
 def _sft(stage: Training) -> Iterator[Misfit]:
     for name, data in zip(("data", "heldout"), stage.data, strict=False):
         code = code_of_data(data)
-        if isinstance(data, Chats):
-            if (told := _unread(data.path)) is not None:
-                yield Misfit(VALUE, name, told)
-        elif code is None:
+        if type(data) not in EXAMPLES:
             what = f"`{data.word}()`: a script imitates chats, and builders of the cookbook"
             yield Misfit(STAGES, name, what)
-        else:
+        elif code is not None:
             yield from (Misfit(VALUE, name, told) for told in _unknown(code))
+        elif (told := _unread(str(data.file))) is not None:
+            yield Misfit(VALUE, name, told)
 
 
 def _preference(stage: Training) -> Iterator[Misfit]:
@@ -255,10 +250,11 @@ def _preference(stage: Training) -> Iterator[Misfit]:
     if traits.labelled or traits.likelihood:
         yield Misfit(VALUE, "loss", f"`{loss.name}()`: a script compares pairs alone")
     for name, data in zip(("data", "heldout"), stage.data, strict=False):
-        if not isinstance(data, Pairs) or any((data.prompt, data.chosen, data.rejected)):
+        names = [getattr(data, one, "") for one in ("prompt", "chosen", "rejected")]
+        if names != [None, None, None]:
             what = f"`{data.word}()`: a script learns from `pairs()` with the usual names of fields"
             yield Misfit(VALUE, name, what)
-        elif (told := _unread(data.path)) is not None:
+        elif (told := _unread(str(data.file))) is not None:
             yield Misfit(VALUE, name, told)
     if stage.budget.usd is not None and stage.of(PreferenceLoss).reference is not None:
         what = "`budget` in dollars: a script does not count what other models cost"

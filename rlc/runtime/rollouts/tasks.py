@@ -9,8 +9,8 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from rlc.algo import draw
 from rlc.catalog import with_role
-from rlc.data import draw
 from rlc.envs import JUDGE, PlayableEnv, TaskKey
 from rlc.runtime.records import Rollout, grouped
 from rlc.seeds import derive_seed

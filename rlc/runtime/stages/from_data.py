@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from attrs import define, field
 
+from rlc.algo import sampled_examples
 from rlc.catalog import LIKELIHOOD
-from rlc.data import sampled_examples
 from rlc.plan import (
     FromData,
     LabelledPreference,

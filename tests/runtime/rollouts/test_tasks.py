@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.data.order import draw
+from rlc.algo.order import draw
 from rlc.pricing.tokens import tasks_of
 from rlc.runtime.rollouts.tasks import new_cursor
 

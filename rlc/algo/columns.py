@@ -13,7 +13,7 @@ from rlc.algo.expressions.program import OperationNode, Program
 from rlc.algo.expressions.vocabulary import SPREADS, shapes, spreads
 from rlc.algo.scheme import AdvantageScheme
 
-SCOPES = {  # by what a script compares: it plays no roles
+_SCOPES = {  # by what a script compares: it plays no roles
     "group": "group",
     "role": "group",
     "env": "env",
@@ -185,7 +185,7 @@ class _Writer:
 
     def _statistic(self, node: OperationNode, shape: str) -> str:
         others = str(node.over).startswith("others(")
-        scope = SCOPES[str(node.over).removeprefix("others(").removesuffix(")")]
+        scope = _SCOPES[str(node.over).removeprefix("others(").removesuffix(")")]
         self.read(scope)
         label, word = scope, node.op.removesuffix(" over")
         if shape == "turn":
