@@ -27,6 +27,7 @@ from rlc.catalog import (
     provider,
     renderer_keeps_prefix,
     source_traits,
+    tracker_traits,
     with_role,
     wrapper_traits,
 )
@@ -90,7 +91,7 @@ def _of_stage(stage: StagePlan) -> Iterator[Misfit]:
         yield Misfit(VALUE, "model.service", f"a script talks to Tinker, and not to `{there.name}`")
     if is_training(stage):
         for track in stage.track:
-            if track.name != "wandb":
+            if not tracker_traits(track.name).scripted:
                 what = f"`{track.name}()`: a script writes metrics to a file, and to W&B"
                 yield Misfit(WATCHED, "track", what)
         if stage.save.best:
