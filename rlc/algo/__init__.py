@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rlc.algo.advantages import *
     from rlc.algo.aggregate import *
+    from rlc.algo.columns import *
     from rlc.algo.episodes import *
     from rlc.algo.errors import *
     from rlc.algo.expressions.behaviour import *
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.reader import *
     from rlc.algo.expressions.vocabulary import *
     from rlc.algo.kl import *
+    from rlc.algo.order import *
     from rlc.algo.preferences import *
     from rlc.algo.rewards import *
     from rlc.algo.schedules import *
@@ -39,8 +41,9 @@ else:
         __name__,
         """
         advantages: compute_advantages
-        aggregate: SHARED_BY aggregate_weights
+        aggregate: SHARED_BY WEIGHTS aggregate_weights
         episodes: Advantages Episodes Floats Parts renewed
+        columns: advantage_functions unwritten
         errors: AlgorithmError
         expressions.behaviour: degree direction overflows_at ratio_is_bounded unbounded
         expressions.build: validate
@@ -56,6 +59,7 @@ else:
         expressions.vocabulary: INPUTS OPERATIONS Operation SHARE after_batch differentiable
             functions_of is_reward needs_batch reads_trainer trained
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
+        order: draw sampled_examples
         preferences: preference_candidates preference_derivatives preference_formula
             preference_lines preference_program
         rewards: outweighing pass_at_k reduce_rewards reward_shape

@@ -586,9 +586,11 @@ class MetricTraits:
 @frozen(eq=False)
 class TrackerTraits:
     """Traits of a tracker. ``sends``: what it writes where, with ``{stage}`` for the stage's name.
-    ``source``: it takes the episodes of that source's environments."""
+    ``source``: it takes the episodes of that source's environments. ``scripted``: scripts of
+    `rlc emit` send their metrics there."""
 
     package: str
     sends: str
     key: Key | None = None
     source: str | None = None
+    scripted: bool = False

@@ -42,10 +42,10 @@ else:
         errors: CodeError DataError FilePlace PackageMissingError at_place
         examples: Comparison LabelledReply hashed kept read_comparison read_labelled reader_of
             repeats
-        grading.graders: Grader TRIED boxed completed is_right require_gradable tagged
-            wrongly_graded
+        grading.graders: Grader TRIED boxed completed final_answer is_right require_gradable
+            tagged wrongly_graded
         grading.math_equivalence: SubprocessPool serve
-        grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError OWN Reward
+        grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError OWN OwnFunction Reward
             RewardError TRIED_OWN as_number
         grading.tasksets: is_taskset
         grading.unearned: UnearnedReply
@@ -53,11 +53,11 @@ else:
             shortened shortest_verdict
         harbor: HarborTask harbor_tasks
         journal: SCHEMA best_key meta saved
-        messages: Message MessageError
-        problems: ListedProblems Row problem_set rows_in
+        messages: Message MessageError transcript
+        problems: ListedProblems Row permutation problem_set rows_in
         reading: FileRows Reader
         rows: DataRow FieldError Holds field_fault parts_of require_field rows_of
-        splits: NoSplitError Part rows_of_split said
+        splits: NoSplitError Part cut_at position rows_of_split said
         texts: Criterion Rubric judge_question parsed_template read_rubric read_template read_text
             row_criteria rubric_text text_of untagged
         """,

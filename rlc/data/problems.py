@@ -74,7 +74,7 @@ class ListedProblems(Generic[T]):
     def row(self, order: int, number: int) -> T:
         """Return row ``number`` (0, 1, …) in the order that the seed ``order`` names."""
         epoch, at = divmod(number, len(self.rows))
-        return self.rows[_permutation(order, epoch, len(self.rows))[at] if self.shuffle else at]
+        return self.rows[permutation(order, epoch, len(self.rows))[at] if self.shuffle else at]
 
 
 @frozen
@@ -133,20 +133,23 @@ def rows_in(data: str, split: Split, question: str) -> Sequence[DataRow]:
 
 
 @lru_cache(maxsize=8)
-def _permutation(order: int, epoch: int, count: int) -> tuple[int, ...]:
+def permutation(order: int, epoch: int, count: int) -> tuple[int, ...]:
+    """Return the order of an epoch: the places of its rows, by their number."""
     numbers = list(range(count))
     random.Random(derive_seed(order, "epoch", epoch)).shuffle(numbers)
     return tuple(numbers)
 
 
-def _published(dataset: str, split: str) -> list[Row]:
+def published(dataset: str, split: str) -> list[Row]:
+    """Return the rows of a data set of the hub: OWNER/NAME, or OWNER/NAME/CONFIG."""
     return [row.fields for row in hub_rows(f"hub:{dataset}", split)]
 
 
-def _gsm8k(split: str) -> list[Row]:
+def rows_of_gsm8k(split: str) -> list[Row]:
+    """Return the rows of GSM8K, whose answers are bare numbers."""
     return [
         {**row, "answer": row["answer"].rpartition("####")[2].strip()}
-        for row in _published("openai/gsm8k/main", split)
+        for row in published("openai/gsm8k/main", split)
     ]
 
 
@@ -161,9 +164,9 @@ _SUBJECTS = [
 ]
 
 
-def _math(split: str) -> list[Row]:
-    """All of MATH except the 500 problems that are the usual test, or those 500."""
-    test = _published("HuggingFaceH4/MATH-500", "test")
+def rows_of_math(split: str) -> list[Row]:
+    """Return all of MATH except the 500 problems that are the usual test, or those 500."""
+    test = published("HuggingFaceH4/MATH-500", "test")
     rows = test
     if split == "train":
         known = {row["problem"] for row in test}
@@ -171,7 +174,7 @@ def _math(split: str) -> list[Row]:
             row
             for subject in _SUBJECTS
             for part in ("train", "test")
-            for row in _published(f"EleutherAI/hendrycks_math/{subject}", part)
+            for row in published(f"EleutherAI/hendrycks_math/{subject}", part)
             if row["problem"] not in known
         ]
     return [
@@ -183,8 +186,8 @@ def _math(split: str) -> list[Row]:
 def _countdown_tasks(split: str) -> list[Row]:
     """The public Countdown problems, which have one split: a fixed draw of them is the test, and of
     the others two draws are for later stages of training, as rLLM has them."""
-    rows = _published("Jiayi-Pan/Countdown-Tasks-3to4", "train")
-    order = _permutation(0, 0, len(rows))
+    rows = published("Jiayi-Pan/Countdown-Tasks-3to4", "train")
+    order = permutation(0, 0, len(rows))
     test, stage = (
         countdown.TEST_SIZE,
         min(countdown.STAGE_SIZE, (len(rows) - countdown.TEST_SIZE) // 2),
@@ -202,7 +205,7 @@ def _countdown_tasks(split: str) -> list[Row]:
 
 _KNOWN: dict[str, Callable[[str], Sequence[Row]]] = {
     "countdown": lambda _: countdown.test_problems(),
-    "gsm8k": _gsm8k,
-    "math": _math,
+    "gsm8k": rows_of_gsm8k,
+    "math": rows_of_math,
     "countdown_tasks": _countdown_tasks,
 }

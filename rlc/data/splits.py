@@ -40,14 +40,14 @@ class Part:
     def count(self, rows: int) -> int | None:
         """Return the number of a split's rows in the part; None if their content decides."""
         low, high = self.bounds
-        return _cut(rows, high) - _cut(rows, low) if self.by == "order" else None
+        return cut_at(rows, high) - cut_at(rows, low) if self.by == "order" else None
 
     def rows(self, rows: Sequence[DataRow], question: str) -> Sequence[DataRow]:
         """Return the rows of a split in the part; ``question`` is the field that is hashed."""
         if self.by == "hash":
             return [*self.hashed(rows, question)]
         low, high = self.bounds
-        return rows[_cut(len(rows), low) : _cut(len(rows), high)]
+        return rows[cut_at(len(rows), low) : cut_at(len(rows), high)]
 
     def hashed(self, rows: Iterable[DataRow], question: str) -> Iterator[DataRow]:
         """Yield the rows of a split that are in the part by their content."""
@@ -121,6 +121,6 @@ def position(question: Any) -> Fraction:
     return Fraction(int.from_bytes(digest, "big"), 256**_DIGEST_BYTES)
 
 
-def _cut(count: int, share: Fraction) -> int:
+def cut_at(count: int, share: Fraction) -> int:
     """Return the row at which a share ends: the nearest, and the later of two."""
     return int(count * share + Fraction(1, 2))

@@ -25,7 +25,6 @@ else:
         full: explain_dict explain_html explain_markdown explain_text text_html
         job: Format edge_notes render_graph
         layout: count dollars
-        schemes: scheme_formulas
         services: offers_dict offers_text
         sizes: price
         stages: formula_sections loss_formula

@@ -346,7 +346,9 @@ SOURCES = (
         ),
         turns=lambda _: 1,
         env_name=_file_name,
-        traits=SourceTraits("chat", numbered=True, graded=True, answers=True, facts=_problem_env),
+        traits=SourceTraits(
+            "chat", numbered=True, graded=True, answers=True, scripted=True, facts=_problem_env
+        ),
         example='env = problems("sums.jsonl", grader = math, split = first(90%))',
     ),
     source(
@@ -364,7 +366,11 @@ SOURCES = (
         turns=lambda _: 1,
         env_name=_file_name,
         traits=SourceTraits(
-            "chat", numbered=True, graded=True, facts=lambda env: EnvFacts(needs=_needs(env))
+            "chat",
+            numbered=True,
+            graded=True,
+            scripted=True,
+            facts=lambda env: EnvFacts(needs=_needs(env)),
         ),
         example='env = rows("prompts.jsonl", grader = grade_with("rewards.py:reward"))',
     ),
@@ -389,6 +395,7 @@ SOURCES = (
             blocks=False,
             package="tinker-cookbook",
             code=True,
+            scripted=True,
             decides={
                 **dict.fromkeys((*COOKBOOK_MODEL, *COOKBOOK_RENDERER), "model"),
                 **dict.fromkeys(COOKBOOK_GROUP, "groups"),
@@ -409,7 +416,7 @@ SOURCES = (
         "an environment of one's own: a factory that gives groups of episodes",
         code("factory", "where the factory is"),
         ARGS,
-        traits=SourceTraits("chat", blocks=None, code=True),
+        traits=SourceTraits("chat", blocks=None, code=True, scripted=True),
         example='env = python("digits.py:make", args = { size = 5 })',
     ),
 )

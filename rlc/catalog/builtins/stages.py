@@ -447,7 +447,12 @@ STAGE_PARTS = (
     _tracker(
         "wandb",
         "Weights & Biases (WANDB_API_KEY in the environment)",
-        TrackerTraits("wandb", "metrics to wandb", Key("WANDB_API_KEY", "", "a login of wandb")),
+        TrackerTraits(
+            "wandb",
+            "metrics to wandb",
+            Key("WANDB_API_KEY", "", "a login of wandb"),
+            scripted=True,
+        ),
         _PROJECT,
         _RUN,
         example='track = wandb("my-project")',

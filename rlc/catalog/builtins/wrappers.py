@@ -76,7 +76,7 @@ def _tool(
     name: str, doc: str, asks: str, *params: Param, server: str | None = None, example: str = ""
 ) -> Builtin:
     before = dict.fromkeys((*_HISTORIES, "track", "chat", "template"), _TOOL_FIRST)
-    traits = WrapperTraits("tool", wraps="text", server=server, asks=(asks,))
+    traits = WrapperTraits("tool", wraps="text", server=server, scripted=True, asks=(asks,))
     return _wrapper(name, doc, traits, *params, before=before, example=example)
 
 
@@ -194,12 +194,12 @@ WRAPPERS = (
     _observation(
         "concat_with_action",
         "like `concat()`, with the model's own actions between them",
-        WrapperTraits("history", wraps="text", history="all"),
+        WrapperTraits("history", wraps="text", history="all", scripted=True),
     ),
     _observation(
         "concat_chat",
         "the history as a chat, in the tokenizer's own chat template",
-        WrapperTraits("history", wraps="text", history="all", chat_template=True),
+        WrapperTraits("history", wraps="text", history="all", chat_template=True, scripted=True),
     ),
     _observation(
         "concat_chat_on_reset",
@@ -209,7 +209,7 @@ WRAPPERS = (
     _wrapper(
         "track",
         "counts each episode's turns and rewards",
-        WrapperTraits("tracking", wraps="text"),
+        WrapperTraits("tracking", wraps="text", scripted=True),
         before={
             "template": _TEMPLATE_LAST,
             "chat": "`chat()` makes the prompt, so it comes after",

@@ -69,7 +69,7 @@ class Grader:
 def require_gradable(grader: str, answer: str, row: Row) -> None:
     """Raise DataError for a row whose answer, in that field, a grader cannot read."""
     if grader == "numeric":
-        _gold_number(row, answer)
+        gold_number(right_answer(row, answer))
     if grader == "countdown":
         countdown_task(row, answer)
 
@@ -98,7 +98,7 @@ def wrongly_graded(grader: Grader, row: Row) -> bool:
     it; False where no such form is known."""
     if grader.name == "countdown":  # its answer is no reply to it
         return False
-    gold = _gold(row, grader.answer)
+    gold = right_answer(row, grader.answer)
     replies = [f"\\boxed{{{gold}}}"]
     if grader.pattern is not None:
         replies = found_with(grader.pattern, (gold, " ".join(gold.split())))
@@ -163,17 +163,18 @@ def _fraction(digits: str) -> Fraction:
     return Fraction(digits.replace(",", ""))
 
 
-def _gold(row: Row, field: str) -> str:
+def right_answer(row: Row, field: str) -> str:
     """Return the right answer as text; of a worked solution, after ``####`` or in the box."""
     text = str(row[field]).strip()
     marked = boxed(text)
     return text.rpartition("####")[2].strip() if marked is None else marked
 
 
-def _gold_number(row: Row, field: str) -> Fraction:
-    number = number_in(_gold(row, field))
+def gold_number(gold: str) -> Fraction:
+    """Return the right answer as a number. Raise DataError if it is none."""
+    number = number_in(gold)
     if number is None:
-        raise DataError(f"the answer {row[field]!r} is no number, as `grader = numeric` needs it")
+        raise DataError(f"the answer {gold!r} is no number, as `grader = numeric` needs it")
     return number
 
 
@@ -194,26 +195,26 @@ def countdown_task(row: Row, answer: str = "answer") -> tuple[list[int], int]:
         raise DataError(what) from error
 
 
-def _numeric(grader: Grader, text: str, row: Row) -> float | None:
-    """An answer that is not marked is the last number of the reply."""
-    marked = final_answer(text)
-    answer = last_number(text) if marked is None else number_in(marked)
-    if answer is None:
-        return None
-    return float(same_number(answer, _gold_number(row, grader.answer)))
+def graded_numeric(reply: str, gold: str) -> float | None:
+    """Grade a number. An answer that is not marked is the last number of the reply."""
+    marked = final_answer(reply)
+    answer = last_number(reply) if marked is None else number_in(marked)
+    return None if answer is None else float(same_number(answer, gold_number(gold)))
 
 
-def _exact(grader: Grader, text: str, row: Row) -> float | None:
-    """An answer that is not marked is the whole reply. Runs of white space count as one blank."""
-    answer = final_answer(text) or text.strip()
-    return _same_text(answer, _gold(row, grader.answer)) if answer else None
+def graded_exact(reply: str, gold: str) -> float | None:
+    """Grade a text. An answer that is not marked is the whole reply. Runs of white space count as
+    one blank."""
+    answer = final_answer(reply) or reply.strip()
+    return _same_text(answer, gold) if answer else None
 
 
-def _regex(grader: Grader, text: str, row: Row) -> float | None:
-    """The answer is the first group of the last match, or the match if there are no groups."""
-    matches = list(grader.tool.finditer(text))
-    answer = matches[-1][min(1, grader.tool.groups)] if matches else None
-    return None if answer is None else _same_text(answer, _gold(row, grader.answer))
+def graded_regex(reply: str, gold: str, pattern: re.Pattern[str]) -> float | None:
+    """Grade what a pattern finds: the first group of its last match, or the match if there are no
+    groups."""
+    matches = list(pattern.finditer(reply))
+    answer = matches[-1][min(1, pattern.groups)] if matches else None
+    return None if answer is None else _same_text(answer, gold)
 
 
 def _countdown(grader: Grader, text: str, row: Row) -> float | None:
@@ -230,7 +231,7 @@ def _math(grader: Grader, text: str, row: Row) -> float | None:
     answer = final_answer(text)
     if answer is None or len(answer) > LONGEST:
         return None
-    gold = _gold(row, grader.answer)
+    gold = right_answer(row, grader.answer)
     if _PLAIN.fullmatch(answer) and _PLAIN.fullmatch(gold):
         return float(int(answer) == int(gold))
     found = compare(answer, gold)
@@ -243,20 +244,16 @@ def _math(grader: Grader, text: str, row: Row) -> float | None:
     return float(found.same)
 
 
-def _cookbook_math(grader: Grader, text: str, row: Row) -> float | None:
-    return cookbook_math.grade(text, _gold(row, grader.answer))
-
-
 # The module that a grader imports, and what it comes with.
 _NEEDS = {
     "cookbook_math": ("pylatexenc", "tinker-cookbook[math-rl]"),
     "math": ("math_verify", "math-verify[antlr4_13_2]"),
 }
 _GRADERS: dict[str, Callable[[Grader, str, Row], float | None]] = {
-    "cookbook_math": _cookbook_math,
+    "cookbook_math": lambda of, text, row: cookbook_math.grade(text, right_answer(row, of.answer)),
     "countdown": _countdown,
-    "exact": _exact,
+    "exact": lambda of, text, row: graded_exact(text, right_answer(row, of.answer)),
     "math": _math,
-    "numeric": _numeric,
-    "regex": _regex,
+    "numeric": lambda of, text, row: graded_numeric(text, right_answer(row, of.answer)),
+    "regex": lambda of, text, row: graded_regex(text, right_answer(row, of.answer), of.tool),
 }

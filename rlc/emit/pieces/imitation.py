@@ -1,49 +1,55 @@
-"""Supervised examples: chats from a file, each in a random order of its epoch."""
+"""Chats as sequences to learn"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
+from math import fsum
 from typing import Any
 
 import numpy as np
 from tinker import types
 from tinker_cookbook.renderers import TrainOnWhat
 
-from rlc.emit.pieces.seeds import stream
+from rlc.emit.pieces.prompts import model_input
 
+Message = dict[str, Any]
 Tokens = tuple[list[int], list[float]]  # of a sequence, and the weight of each
+ROLES = {"human": "user", "gpt": "assistant"}  # of ShareGPT
 
 
-def read_chats(path: str, field: str, count: int | None) -> list[list[dict[str, Any]]]:
-    """The chats in a file of JSON lines."""
-    with open(path, encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file if line.strip()]
-    return [row[field] for row in rows[:count]]
+def chat_of(row: Mapping[str, Any], field: str | None) -> list[Message]:
+    """The chat of a row: messages with a role and a text."""
+    given = row[field] if field else row.get("messages") or row["conversations"]
+    made = [{"role": one.get("role") or one["from"]} for one in given]
+    for one, message in zip(given, made, strict=True):
+        message["role"] = ROLES.get(message["role"], message["role"])
+        message["content"] = one["content"] if "content" in one else one["value"]
+        known = {"role", "content", "from", "value"}
+        if not isinstance(message["content"], str) or any(one[key] for key in {*one} - known):
+            raise ValueError(f"a message of more than a text: {one}")
+    if row.get("system") and not row.get("messages") and made[0]["role"] != "system":
+        made.insert(0, {"role": "system", "content": row["system"]})
+    return made
 
 
-def trained_on(messages: Sequence[dict[str, Any]], which: str) -> list[int]:
-    """The messages that are learnt: ``all`` of the assistant's, the ``last``, or those
-    of the ``last_turn``."""
+def trained_on(messages: Sequence[Message], which: str) -> list[int]:
+    """The messages that are learnt: ``all`` of the assistant's, the ``last``, or those of the
+    ``last_turn``."""
     replies = [i for i, one in enumerate(messages) if one["role"] == "assistant"]
     asked = [i for i in range(replies[-1]) if messages[i]["role"] == "user"]
     if which == "last":
         return replies[-1:]
-    if which == "last_turn" and asked:
-        return [i for i in replies if i > asked[-1]]
-    return replies
+    return [i for i in replies if which == "all" or not asked or i > asked[-1]]
 
 
-def rendered(
-    renderer: Any, messages: Sequence[dict[str, Any]], which: str
-) -> list[Tokens]:
-    """The sequences of a chat: one for each message that is learnt; those that extend
-    the one before share it."""
+def rendered(renderer: Any, messages: Sequence[Message], learnt: Sequence[int]) -> list[Tokens]:
+    """The sequences of a chat: one for each message that is learnt; those that extend the one
+    before share it."""
     made: list[Tokens] = []
-    for at in trained_on(messages, which):
+    for at in learnt:
         shown, weights = renderer.build_supervised_example(
-            list(messages[: at + 1]),
-            train_on_what=TrainOnWhat.LAST_ASSISTANT_MESSAGE,
+            list(messages[: at + 1]), train_on_what=TrainOnWhat.LAST_ASSISTANT_MESSAGE
         )
         tokens, weight = shown.to_ints(), [float(w > 0) for w in weights.tolist()]
         known = len(made[-1][0]) if made else 0
@@ -53,29 +59,55 @@ def rendered(
     return made
 
 
-def imitated(tokens: Sequence[int], weights: Sequence[float]) -> types.Datum:
+def weighted(tokens: Sequence[int], weights: Sequence[float]) -> types.Datum:
     """A sequence as the service takes it, its targets shifted by one."""
     arrays: dict[str, Any] = {
         "target_tokens": np.array(tokens[1:], dtype=np.int64),
         "weights": np.array(weights[1:], dtype=np.float32),
     }
     return types.Datum(
-        model_input=types.ModelInput.from_ints(list(tokens[:-1])),
-        loss_fn_inputs={k: types.TensorData.from_numpy(v) for k, v in arrays.items()},
+        model_input=model_input(tokens[:-1]),
+        loss_fn_inputs={name: types.TensorData.from_numpy(a) for name, a in arrays.items()},
     )
 
 
-def examples_of_step(
-    seed: int, stage: str, count: int, batch: int, step: int
-) -> list[int]:
-    """The numbers of a step's examples: each epoch has a random order of all of them,
-    and a step takes the next ones."""
-    orders: dict[int, Any] = {}
+def examples_of(
+    renderer: Any,
+    rows: Sequence[Mapping[str, Any]],
+    which: str,
+    field: str | None = None,
+    most: int | None = None,
+    drops: bool = False,
+) -> list[list[types.Datum]]:
+    """What is learnt of the chat of each row; those with more than so many tokens are left out, or
+    an error."""
     made = []
-    for number in range((step - 1) * batch, step * batch):
-        epoch, place = divmod(number, count)
-        if epoch not in orders:
-            own = stream(seed, "examples", stage, epoch)
-            orders[epoch] = np.random.default_rng(own).permutation(count)
-        made.append(int(orders[epoch][place]))
+    for number, row in enumerate(rows, start=1):
+        chat = chat_of(row, field)
+        example = rendered(renderer, chat, trained_on(chat, which))
+        if most is None or all(len(tokens) <= most for tokens, _ in example):
+            made.append([weighted(*one) for one in example])
+        elif not drops:
+            raise ValueError(f"row {number} has more than {most} tokens")
     return made
+
+
+def all_of(data: Any) -> list[list[types.Datum]]:
+    """The examples of a data set of the cookbook, in their order."""
+    made = [one for number in range(len(data)) for one in data.get_batch(number)]
+    return [[one] for one in made if weight_of([one])]
+
+
+def weight_of(data: Sequence[types.Datum]) -> float:
+    """The sum of the weights of tokens."""
+    weights = (one.loss_fn_inputs["weights"].to_numpy() for one in data)
+    return fsum(float(one.astype(np.float64).sum()) for one in weights)
+
+
+async def heldout_loss(training: Any, data: Sequence[types.Datum]) -> float:
+    """The mean loss of a token that is not learnt from."""
+    parts = [data[start : start + 128] for start in range(0, len(data), 128)]
+    outputs = await asyncio.gather(*(training.forward(p, "cross_entropy") for p in parts))
+    rows = [row["logprobs"].to_numpy() for output in outputs for row in output.loss_fn_outputs]
+    weights = [one.loss_fn_inputs["weights"].to_numpy().astype(np.float64) for one in data]
+    return fsum(-float(w @ row) for w, row in zip(weights, rows, strict=True)) / weight_of(data)

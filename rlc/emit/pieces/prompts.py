@@ -1,63 +1,66 @@
-"""From observations to tokens, and from the tokens of a reply to its text."""
+"""From observations to tokens, and from the tokens of a reply to its text"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
-from tinker_cookbook.renderers import RenderContext
+from tinker import types
+from tinker_cookbook.renderers import RenderContext, get_text_content
 
-
-class History(Protocol):
-    """The prompts of one episode."""
-
-    stop: Any
-
-    def observe(self, text: str) -> list[int]: ...
-
-    def reply(self, tokens: list[int]) -> str: ...
+Message = dict[str, Any]
 
 
-class Chat:
-    """A chat through the renderer: each prompt extends the tokens before it, so that a
-    whole episode is one sequence to train on."""
+class Question:
+    """A prompt with one reply: messages, or a text of the user, through the model's renderer."""
 
-    def __init__(self, renderer: Any, instruction: str) -> None:
+    def __init__(self, renderer: Any, instruction: str = "", system: str = "") -> None:
+        self.renderer, self.instruction = renderer, instruction
         self.stop = renderer.get_stop_sequences()
-        self.renderer = renderer
-        self.instruction = instruction
-        self.tokens: list[int] = []
+        self.begin: list[Message] = [{"role": "system", "content": system}] if system else []
 
-    def observe(self, text: str) -> list[int]:
-        user = {"role": "user", "content": text}
-        if self.tokens:
-            self.tokens = self.tokens + self.added_by(user)
-            return self.tokens
+    def observe(self, shown: str | Sequence[Message]) -> list[int]:
+        messages = said(shown)
         if self.instruction:
-            gap = "" if text.endswith("\n") else "\n"
-            user["content"] = text + gap + self.instruction
-        self.tokens = self.rendered([user])
-        return self.tokens
+            asked = messages[-1]["content"]
+            gap = "" if asked.endswith("\n") else "\n"
+            messages[-1] = {"role": "user", "content": asked + gap + self.instruction}
+        return self.rendered([*self.begin, *messages])
 
     def reply(self, tokens: list[int]) -> str:
         message, _ = self.renderer.parse_response(tokens)
-        closed = tokens and tokens[-1] in self.stop
-        self.tokens = self.tokens + tokens + ([] if closed else list(self.stop))
-        content = message["content"]
-        if isinstance(content, str):
-            return content
-        return "".join(part["text"] for part in content if part["type"] == "text")
+        return str(get_text_content(message))
 
-    def added_by(self, user: dict[str, str]) -> list[int]:
-        """The tokens that a user's turn adds after a reply."""
-        reply = {"role": "assistant", "content": ""}
-        context = RenderContext(idx=0, is_last=False)
-        made = self.renderer.render_message(reply, context)
-        parts = [made.header, *made.output] if made.header else made.output
-        return self.rendered([reply, user])[sum(part.length for part in parts) :]
-
-    def rendered(self, messages: list[dict[str, str]]) -> list[int]:
+    def rendered(self, messages: list[Message]) -> list[int]:
         tokens: list[int] = self.renderer.build_generation_prompt(messages).to_ints()
         return tokens
+
+
+class Chat(Question):
+    """A chat. Each prompt extends the tokens before it: an episode is one sequence to train on."""
+
+    tokens: Sequence[int] = ()
+
+    def observe(self, shown: str | Sequence[Message]) -> list[int]:
+        first = not self.tokens
+        self.tokens = super().observe(shown) if first else [*self.tokens, *self.added(said(shown))]
+        return list(self.tokens)
+
+    def reply(self, tokens: list[int]) -> str:
+        closed = tokens and tokens[-1] in self.stop  # one that is cut off has to end, too
+        self.tokens = [*self.tokens, *tokens, *([] if closed else self.stop)]
+        return super().reply(tokens)
+
+    def added(self, messages: list[Message]) -> list[int]:
+        """The tokens that messages add after a reply."""
+        reply = {"role": "assistant", "content": ""}
+        made = self.renderer.render_message(reply, RenderContext(idx=0, is_last=False))
+        parts = [made.header, *made.output] if made.header else made.output
+        return self.rendered([reply, *messages])[sum(part.length for part in parts) :]
+
+
+def said(shown: str | Sequence[Message]) -> list[Message]:
+    return [{"role": "user", "content": shown}] if isinstance(shown, str) else list(shown)
 
 
 class Text:
@@ -66,8 +69,7 @@ class Text:
     stop = None
 
     def __init__(self, tokenizer: Any, template: str) -> None:
-        self.tokenizer = tokenizer
-        self.template = template
+        self.tokenizer, self.template = tokenizer, template
 
     def observe(self, text: str) -> list[int]:
         prompt = self.template.replace("{observation}", text)
@@ -76,3 +78,7 @@ class Text:
 
     def reply(self, tokens: list[int]) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
+
+
+def model_input(tokens: Sequence[int]) -> types.ModelInput:
+    return types.ModelInput.from_ints(list(tokens))

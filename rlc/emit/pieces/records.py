@@ -1,9 +1,12 @@
-"""What a script counts and keeps of its rollouts."""
+"""Environments, and the episodes that are played in them"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+from tinker import types
 
 
 @dataclass(frozen=True)
@@ -11,22 +14,18 @@ class Env:
     """An environment, and how its episodes are played."""
 
     name: str
-    id: str
-    args: dict[str, Any]
     weight: float  # its share of the tasks, relative to the others
     group: int  # episodes of each task
-    temperature: float
-    max_tokens: int
-    earlier: bool = False  # every prompt has all earlier observations
-    template: str = ""  # the whole prompt around an observation
-    instruction: str = ""  # added to the first observation of a chat
+    params: types.SamplingParams  # of a reply
+    tasks: Any  # `open(number, seed, size)` gives the episodes of a task
+    prompts: Callable[[], Any]  # makes the prompts of one episode
 
 
 @dataclass
 class Turn:
     """A reply, with the prompt that it answers."""
 
-    prompt: list[int]
+    prompt: list[Any]
     tokens: list[int]
     logprobs: list[float]
     reward: float
@@ -39,21 +38,8 @@ class Episode:
 
     env: str
     task: int
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[Turn]
 
     @property
     def reward(self) -> float:
-        return sum(turn.reward for turn in self.turns)
-
-
-@dataclass
-class Usage:
-    """Tokens of all kinds, as they are billed."""
-
-    prefill: int = 0
-    cached: int = 0
-    sampled: int = 0
-    trained: int = 0
-
-    def counts(self) -> list[int]:
-        return [self.prefill, self.cached, self.sampled, self.trained]
+        return sum(turn.reward for turn in reversed(self.turns))

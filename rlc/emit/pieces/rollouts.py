@@ -1,19 +1,19 @@
-"""Episodes, played side by side."""
+"""Episodes, played side by side"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 from tinker import types
 
-from rlc.emit.pieces.games import Game
-from rlc.emit.pieces.prompts import History
-from rlc.emit.pieces.records import Env, Episode, Turn, Usage
-from rlc.emit.pieces.seeds import stream
+from rlc.algo import draw
+from rlc.emit.pieces.job import CONTEXT, RETRIES, SEED, STAGE
+from rlc.emit.pieces.prompts import model_input
+from rlc.emit.pieces.records import Env, Episode, Turn
+from rlc.seeds import derive_seed, sample_seed
 
 
 @dataclass
@@ -21,165 +21,113 @@ class Player:
     """Plays tasks with one snapshot of the weights."""
 
     sampler: Any
-    games: Mapping[str, Game]
-    new_history: Callable[[Env], History]
-    usage: Usage
-    seed: int
-    stage: str
-    context: int | None  # tokens
-    top_p: float = 1.0
-    top_k: int = -1
-    retries: int = 0  # of a failed episode
-    then_stop: bool = False  # the run, where none helped; else it is left out
-    repeats: bool = False  # the service gives all samples of a request the same seed
-    asked: int = 0  # replies, those of failed episodes included
+    repeats: bool  # the service gives all samples of a request the same random numbers
 
     async def play(self, env: Env, number: int) -> list[Episode]:
         """All episodes of a task; their first replies come from one request."""
-        seed = stream(self.seed, "task", self.stage, env.name, number)
-        first, copies = self.games[env.name].group(stream(seed, "env"), env.group)
-        opening = await self.open(env, first, env.group, seed)
-        members = [
-            self.member(env, number, member, seed, first, *state)
-            for member, state in enumerate(zip(copies, opening, strict=True))
-        ]
-        return [episode for episode in await asyncio.gather(*members) if episode.turns]
+        seed = derive_seed(SEED, "task", STAGE, env.name, number)
+        games = await env.tasks.open(number, derive_seed(seed, "env"), env.group)
+        replies = await self.begin(env, games[0], env.group, seed)
+        rows = enumerate(zip(games, replies, strict=True))
+        members = (self.member(env, number, seed, at, *row) for at, row in rows)
+        return list(await asyncio.gather(*members))
 
-    async def open(self, env: Env, first: str, count: int, seed: int) -> Sequence[Any]:
-        history = self.new_history(env)
-        prompt = history.observe(first)
-        return await self.sample(env, prompt, history.stop, count, stream(seed, "open"))
+    async def begin(self, env: Env, game: Any, count: int, seed: int) -> list[Any]:
+        prompts, seed = env.prompts(), derive_seed(seed, "open")
+        return await self.sample(env, prompts.observe(game.first), prompts.stop, count, seed)
 
     async def member(
-        self,
-        env: Env,
-        number: int,
-        member: int,
-        seed: int,
-        first: str,
-        copy: Any,
-        opening: Any,
+        self, env: Env, number: int, seed: int, at: int, game: Any, reply: Any
     ) -> Episode:
-        own = stream(seed, "member", member)
-        acts = stream(stream(seed, "env"), "member", member)
-        for attempt in range(self.retries + 1):
+        """An episode, played again from its beginning if it fails; in the end without turns."""
+        own = derive_seed(seed, "member", at)
+        for attempt in range(1, RETRIES + 2):
             try:
-                if attempt:
-                    own = stream(seed, "member", member, "attempt", attempt)
-                    game = self.games[env.name]
-                    first, copies = game.group(stream(seed, "env"), env.group)
-                    copy = copies[member]
-                    (opening,) = await self.open(env, first, 1, own)
-                return await self.episode(env, number, first, copy, opening, own, acts)
+                return Episode(env.name, number, await self.turns(env, game, reply, own))
             except Exception as error:  # whatever an environment raises
-                cause = error
-        print(f"an episode of {env.name} failed: {cause}", flush=True)
-        if self.then_stop:
-            raise cause
-        return Episode(env.name, number)
+                print(f"an episode of {env.name} failed: {error!r}", flush=True)
+            if attempt <= RETRIES:
+                own = derive_seed(seed, "member", at, "attempt", attempt)
+                games = await env.tasks.open(number, derive_seed(seed, "env"), env.group)
+                game = games[at]
+                (reply,) = await self.begin(env, game, 1, own)
+        return Episode(env.name, number, [])
 
-    async def episode(
-        self,
-        env: Env,
-        number: int,
-        text: str,
-        copy: Any,
-        reply: Any,
-        own: int,
-        acts: int,
-    ) -> Episode:
-        history, played, done = self.new_history(env), Episode(env.name, number), False
+    async def turns(self, env: Env, game: Any, reply: Any, seed: int) -> list[Turn]:
+        prompts, played, shown, done = env.prompts(), list[Turn](), game.first, False
         while not done:
-            prompt = history.observe(text)
-            if self.context is not None and len(prompt) + env.max_tokens > self.context:
+            prompt = prompts.observe(shown)
+            if is_too_long(prompt, played, env.params.max_tokens):
                 break
-            turn = len(played.turns)
-            if turn:
-                seed = stream(own, "turn", turn)
-                (reply,) = await self.sample(env, prompt, history.stop, 1, seed)
+            if played:
+                own = derive_seed(seed, "turn", len(played))
+                (reply,) = await self.sample(env, prompt, prompts.stop, 1, own)
             tokens, logprobs = list(reply.tokens), list(reply.logprobs)
-            action = history.reply(tokens)
-            text, reward, done = self.games[env.name].step(copy, acts, turn + 1, action)
-            name = str(getattr(reply, "sequence_id", ""))
-            played.turns.append(Turn(prompt, tokens, logprobs, reward, name))
+            shown, reward, done = await game.step(prompts.reply(tokens))
+            played.append(Turn(prompt, tokens, logprobs, reward, reply.sequence_id))
         return played
 
     async def sample(
-        self, env: Env, prompt: list[int], stop: Any, count: int, seed: int
-    ) -> Sequence[Any]:
-        params = types.SamplingParams(
-            max_tokens=env.max_tokens,
-            temperature=env.temperature,
-            top_p=self.top_p,
-            top_k=self.top_k,
-            stop=stop,
-            seed=seed % 2**31,
-        )
-        self.asked += count
-        sequences = await self.drawn(types.ModelInput.from_ints(prompt), count, params)
-        self.usage.sampled += sum(len(sequence.tokens) for sequence in sequences)
-        return sequences
+        self, env: Env, prompt: list[Any], stop: Any, count: int, seed: int
+    ) -> list[Any]:
+        """``count`` replies, each asked for alone where one request would repeat them."""
+        seed, text = seed % 2**31, model_input(prompt)
+        alone = self.repeats and count > 1
+        seeds = [sample_seed(seed, i) for i in range(count)] if alone else [seed]
+        each = [env.params.model_copy(update={"seed": one, "stop": stop}) for one in seeds]
+        asked = (self.sampler.sample(text, count // len(seeds), params) for params in each)
+        return [reply for one in await asyncio.gather(*asked) for reply in one.sequences]
 
-    async def drawn(self, prompt: Any, count: int, params: Any) -> list[Any]:
-        """``count`` replies. Where a server gives all samples of a seeded request the
-        same random numbers, each is asked for alone, with a seed of its own."""
-        seeds = [params.seed]
-        if count > 1 and self.repeats:
-            names = [f"{params.seed}/{index}".encode() for index in range(count)]
-            digests = [blake2b(name, digest_size=4).digest() for name in names]
-            seeds = [int.from_bytes(digest) % 2**31 for digest in digests]
-        each = [params.model_copy(update={"seed": seed}) for seed in seeds]
-        responses = await asyncio.gather(
-            *(self.sampler.sample(prompt, count // len(seeds), one) for one in each)
-        )
-        hits = sum(response.prompt_cache_hit_tokens for response in responses)
-        self.usage.prefill += len(seeds) * prompt.length - hits
-        self.usage.cached += hits + (count - len(seeds)) * prompt.length
-        return [sequence for response in responses for sequence in response.sequences]
+
+def is_too_long(prompt: list[Any], _played: Sequence[Turn], reply: Any) -> bool:
+    """Whether another reply could exceed the model's context."""
+    return CONTEXT is not None and len(prompt) + reply > CONTEXT
 
 
 async def repeats(sampler: Any, tokenizer: Any) -> bool:
     """Whether all samples of one seeded request are the same."""
-    words = tokenizer.encode("A few words to begin with.")
-    params = types.SamplingParams(max_tokens=8, temperature=1.0, seed=1)
-    response = await sampler.sample(types.ModelInput.from_ints(words), 4, params)
+    words = types.ModelInput.from_ints(tokenizer.encode("A few words to begin with."))
+    response = await sampler.sample(words, 4, types.SamplingParams(max_tokens=8, seed=1))
     return len({tuple(sequence.tokens) for sequence in response.sequences}) == 1
 
 
-def draw(
-    envs: Sequence[Env], cursor: dict[str, int], count: int
-) -> list[tuple[Env, int]]:
-    """The next tasks: the environment furthest behind its share comes first."""
-    total, drawn = sum(env.weight for env in envs), []
-    for _ in range(count):
-        after = sum(cursor.values()) + 1
-        behind = [env.weight / total * after - cursor[env.name] for env in envs]
-        env = envs[behind.index(max(behind))]
-        drawn.append((env, cursor[env.name]))
-        cursor[env.name] += 1
-    return drawn
+def next_tasks(envs: Sequence[Env], cursor: dict[str, int], count: int) -> list[tuple[Env, int]]:
+    """The next tasks of a mixture."""
+    known = {env.name: env for env in envs}
+    drawn = draw({env.name: env.weight for env in envs}, cursor, count)
+    return [(known[name], number) for name, number in drawn]
 
 
-async def play_groups(
-    player: Player, envs: Sequence[Env], cursor: dict[str, int], groups: int
-) -> list[Episode]:
-    """The episodes of so many tasks."""
-    tasks = [player.play(env, number) for env, number in draw(envs, cursor, groups)]
-    played = [episode for group in await asyncio.gather(*tasks) for episode in group]
+async def play_groups(player: Player, tasks: Sequence[tuple[Env, int]]) -> list[Episode]:
+    """The episodes of some tasks that did not fail."""
+    groups = await asyncio.gather(*(player.play(env, number) for env, number in tasks))
+    played = [episode for group in groups for episode in group if episode.turns]
     if not played:
         raise RuntimeError("every episode failed")
     return played
 
 
+@dataclass
+class CountingPlayer(Player):
+    """A player that counts the replies it asks for, those of failed episodes included."""
+
+    asked: int = 0
+
+    async def sample(self, *request: Any) -> list[Any]:
+        replies = await super().sample(*request)
+        self.asked += len(replies)
+        return replies
+
+
 async def play_turns(
-    player: Player, envs: Sequence[Env], cursor: dict[str, int], turns: int, wave: int
+    player: CountingPlayer, envs: Sequence[Env], cursor: dict[str, int], count: int, parallel: int
 ) -> list[Episode]:
-    """Waves of episodes side by side, until they have so many turns, or have lost as
-    many replies."""
+    """Episodes side by side, again and again, until they have so many turns, or have lost as many
+    replies."""
     played: list[Episode] = []
-    while (found := sum(len(episode.turns) for episode in played)) < turns:
-        if player.asked - found >= turns:
-            print(f"{found} turns of {turns}: too many episodes failed", flush=True)
+    while (turns := sum(len(episode.turns) for episode in played)) < count:
+        if player.asked - turns >= count:
+            print(f"{turns} turns of {count}: too many episodes failed", flush=True)
             break
-        played += await play_groups(player, envs, cursor, wave)
+        played += await play_groups(player, next_tasks(envs, cursor, parallel))
     return played

@@ -2,13 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 from rlc.catalog import model_price
-from rlc.emit.script.literals import call, literal
-from rlc.plan import Plan, Training
+from rlc.emit.script.literals import CallText, given, literal, named, value, written
+from rlc.plan import ExpectationPlan, ModelPlan, Plan, StagePlan, Training, is_training
 
-_FIELDS = ("base_model", "rank", "train_mlp", "train_attn", "train_unembed")
+IMPORTS = """
+import argparse
+import asyncio
+import re
+import sys
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import tinker
+import torch
+import wandb
+from tinker import types
+from gem.tools.python_code_tool import PythonCodeTool
+from gem.tools.search_tool import SearchTool
+from gem.tools.tool_env_wrapper import ToolEnvWrapper
+from gem.wrappers.observation_wrapper import ObservationWrapper
+from tinker_cookbook.renderers import get_renderer
+from tinker_cookbook.supervised.types import ChatDatasetBuilderCommonConfig
+
+from rlc.data.grading.graders import graded_exact, graded_numeric, graded_regex, right_answer
+from rlc.data.problems import permutation, rows_of_gsm8k, rows_of_math
+from rlc.algo import sampled_examples
+from rlc.algo import learning_rate
+from rlc.seeds import derive_seed
+"""
+T = TypeVar("T")
+
+
+def when(condition: Any, *lines: T) -> Sequence[T]:
+    """Return lines, or other parts, that a script has only if something holds."""
+    return lines if condition else ()
+
+
+def assigned(name: str, plain: Any, comment: str = "") -> str:
+    """Write a value under a name."""
+    return written(named(f"{name} = ", value(plain))) + comment
 
 
 def origin(plan: Plan, stage: Training, path: str) -> str:
@@ -19,101 +59,127 @@ def origin(plan: Plan, stage: Training, path: str) -> str:
 
 def constants(plan: Plan, stage: Training) -> Iterator[str]:
     """The values that every program has."""
-    model, adam, save = stage.model, stage.optimizer, stage.save
-    values = (model.base, model.lora_rank, model.train_mlp, model.train_attn, model.train_unembed)
-    yield f"SEED = {literal(plan.seed)}"
-    yield f"STAGE = {literal(stage.name)}"
-    yield f"STEPS = {literal(stage.steps)}{origin(plan, stage, 'steps')}"
-    yield ""
-    yield f"# The model{origin(plan, stage, 'model.base').replace('  #', ':')}"
-    yield f"MODEL = {literal(dict(zip(_FIELDS, values, strict=True)))}"
-    if model.weights:
-        yield f"START = {literal(model.weights)}{origin(plan, stage, 'model.weights')}"
-    yield f"CONTEXT = {literal(model.context)}  # tokens"
-    yield ""
-    yield f"# The optimiser{origin(plan, stage, 'optimizer.learning_rate').replace('  #', ':')}"
-    yield f"LEARNING_RATE = {literal(adam.learning_rate)}"
-    names = ("beta1", "beta2", "eps", "weight_decay", "grad_clip_norm")
-    yield f"ADAM = {literal({name: getattr(adam, name) for name in names})}"
-    yield ""
-    yield f"# Checkpoints{origin(plan, stage, 'save.every').replace('  #', ':')}"
-    if save.every is not None:
-        yield f"SAVE_EVERY = {literal(save.every)}  # steps"
-    yield f"KEEP = {literal(save.keep)}"
-    yield f"TTL_SECONDS = {literal(save.ttl_seconds)}"
-    yield ""
+    model, adam = stage.model, stage.optimizer
+    names = ("train_mlp", "train_attn", "train_unembed")
+    fresh = {"base_model": model.base, "rank": model.lora_rank}
+    fresh |= {name: False for name in names if not getattr(model, name)}
+    yield assigned("SEED", plan.seed)
+    yield assigned("STAGE", stage.name)
+    yield assigned("STEPS", stage.steps, origin(plan, stage, "steps"))
+    yield assigned("MODEL", model.weights or fresh, origin(plan, stage, "model.base"))
+    yield assigned("RENDERER", model.renderer, origin(plan, stage, "model.renderer"))
+    yield assigned("CONTEXT", model.context, "  # tokens")
+    told = origin(plan, stage, "optimizer.learning_rate")
+    yield assigned("LEARNING_RATE", adam.learning_rate, told)
+    settings = ("beta1", "beta2", "eps", "weight_decay", "grad_clip_norm")
+    yield assigned("ADAM", {name: getattr(adam, name) for name in settings})
 
 
 def opened(stage: Training, script: str) -> Iterator[str]:
-    """Lines that open the training client."""
+    """Lines that open the training client, and what is kept and counted."""
     metadata = f'user_metadata={{"script": {literal(script)}}}'
     yield f"    service = tinker.ServiceClient({metadata})"
     if stage.model.weights:
         load = "_with_optimizer" if stage.model.with_optimizer else ""
-        yield f"    training = await service.create_training_client_from_state{load}(START)"
+        yield f"    training = await service.create_training_client_from_state{load}(MODEL)"
     else:
-        yield f'    seed = stream(SEED, "lora", {literal(stage.model.name)}) % 2**31'
-        yield ("    training = await service.create_lora_training_client(**MODEL, seed=seed)")
+        yield f'    seed = derive_seed(SEED, "lora", {literal(stage.model.name)}) % 2**31'
+        yield "    training = await service.create_lora_training_client(**MODEL, seed=seed)"
     yield "    tokenizer = training.get_tokenizer()"
+    for track in stage.track:
+        wanted = {"project": track.args["project"], "name": track.args["run"]}
+        call = CallText(
+            "run = wandb.init", given({k: v for k, v in wanted.items() if v is not None})
+        )
+        yield f"    {written(call, 4)}"
+    if limits := limits_of(stage):
+        yield f"    {written(CallText('budget = Budget', given(limits)), 4)}"
+        yield "    used = Counter[str]()  # tokens"
+    yield "    saved = list[str]()"
 
 
-def kept(stage: Training) -> Iterator[str]:
-    """Lines that prepare what is kept and counted."""
-    budget = stage.budget
-    arguments = []
+def limits_of(stage: Training) -> dict[str, Any]:
+    """Return the arguments of a budget; none if there are no limits."""
+    budget, limits = stage.budget, dict[str, Any]()
     if budget.usd is not None:
         price = model_price(stage.model)
         assert price is not None
-        prices = ", ".join(map(repr, (price.prefill, price.cached, price.sample, price.train)))
-        arguments += [f"usd={budget.usd!r}", f"prices=({prices})"]
-    if budget.tokens:
-        arguments.append(f"tokens={literal(budget.tokens)}")
-    if budget.seconds:
-        arguments.append(f"seconds={literal(budget.seconds)}")
-    yield "    usage = Usage()"
-    if arguments:
-        yield call("budget = Budget", arguments, 4)
-    yield "    checkpoints = Checkpoints(service, training, STAGE, KEEP, TTL_SECONDS)"
+        kinds = {"prefill": "prefill", "cached": "cached", "sampled": "sample", "trained": "train"}
+        prices = {kind: getattr(price, name) for kind, name in kinds.items()}
+        limits |= {"usd": budget.usd, "prices": prices}
+    limits |= {"tokens": budget.tokens} if budget.tokens else {}
+    return limits | ({"seconds": budget.seconds} if budget.seconds else {})
 
 
-def updated(stage: Training, indent: int) -> Iterator[str]:
-    """Lines that make the update of a step."""
-    schedule, rate = stage.optimizer.schedule, "LEARNING_RATE"
-    values = [rate, "step"]
-    if schedule.kind != "constant" or schedule.warmup:
-        kind = "warmed_up" if schedule.kind == "constant" else schedule.kind
-        rate = "rate"
-        values += [] if schedule.kind == "constant" else ["STEPS"]
-        values += [literal(schedule.warmup)]
-        values += [] if schedule.kind == "constant" else [literal(schedule.floor)]
-        yield call(f"rate = {kind}", values, indent)
-    yield f"{' ' * indent}loss = await update(training, gradient, {rate}, ADAM)"
+def rate_of(stage: Training, indent: int) -> Iterator[str]:
+    """Lines that find the learning rate of a step."""
+    schedule = stage.optimizer.schedule
+    if schedule.kind == "constant" and not schedule.warmup:
+        return
+    numbers = [schedule.warmup, *([] if schedule.kind == "constant" else [schedule.floor])]
+    arguments = [literal(schedule.kind), "LEARNING_RATE", "step", "STEPS", *map(literal, numbers)]
+    yield f"{' ' * indent}rate = {CallText('learning_rate', arguments)}"
 
 
-def ended(stage: Training) -> Iterator[str]:
-    """Lines that save, and stop."""
-    budget = stage.budget
-    limited = budget.usd is not None or budget.tokens or budget.seconds
-    spent = " or budget.is_spent(usage)" if limited else ""
-    due = "stop" if stage.save.every is None else "stop or step % SAVE_EVERY == 0"
-    yield f"        stop = step == steps{spent}"
-    yield f"        if {due}:"
-    yield "            await checkpoints.save(step)"
-    yield "        if stop:"
-    yield "            break"
+def rate_name(stage: Training) -> str:
+    return "rate" if any(rate_of(stage, 0)) else "LEARNING_RATE"
 
 
-def main(*arguments: str) -> Iterator[str]:
-    """The lines of the entry point; ``arguments`` are those that add options of its own."""
-    yield ""
-    yield ""
-    yield "def main() -> None:"
-    yield "    parser = argparse.ArgumentParser(description=STAGE)"
-    yield '    parser.add_argument("--steps", type=int, default=STEPS)'
-    yield '    parser.add_argument("--metrics", default="metrics.jsonl")'
-    yield from arguments
-    yield "    asyncio.run(train(**vars(parser.parse_args())))"
-    yield ""
-    yield ""
-    yield 'if __name__ == "__main__":'
-    yield "    main()"
+def counted(stage: Training, kind: str, text: str, indent: int) -> Iterator[str]:
+    """The line that counts tokens, where there is a budget."""
+    if limits_of(stage):
+        yield f'{" " * indent}used["{kind}"] += {text}'
+
+
+MEASURED = ("loss/mean", "accuracy", "heldout/loss", "heldout/accuracy")
+
+
+def is_judged(one: ExpectationPlan, stage: StagePlan) -> bool:
+    """Return whether a script judges an expectation: of what its last step measures."""
+    known = one.quantity.key in MEASURED and one.quantity.stage == stage.name
+    whole = is_training(stage) and not limits_of(stage)
+    return known and whole and one.quantity.over == "last" and not one.terms
+
+
+def ended(plan: Plan, stage: Training) -> list[str]:
+    """Return lines that report, save, and stop."""
+    keep, limited = stage.save, bool(limits_of(stage))
+    last = "stop" if limited else "step == steps"
+    due = last if keep.every is None else f"{last} or step % {keep.every} == 0"
+    saved = ["service", "training", "step", "saved", literal(keep.keep), literal(keep.ttl_seconds)]
+    return [
+        "        report(metrics, step, steps, measured)",
+        *when(stage.track, "        run.log(measured, step=step)"),
+        *when(limited, "        stop = step == steps or budget.is_spent(used)"),
+        f"        if {due}:{origin(plan, stage, 'save.every')}",
+        f"            {CallText('await save', saved)}",
+        *when(limited, "        if stop:", "            break"),
+        *(
+            line
+            for one in plan.expectations
+            for line in when(
+                one.after,
+                f"    if not measured[{literal(one.quantity.key)}] {one.op} {one.constant!r}:",
+                f"        raise SystemExit({literal(f'expected: {one.text}')})",
+            )
+        ),
+    ]
+
+
+def asked_model(model: ModelPlan) -> str:
+    """Return the call that opens a model that is not trained."""
+    of = f"model_path={literal(model.weights)}" if model.weights else ""
+    return f"await service.create_sampling_client({of or f'base_model={literal(model.base)}'})"
+
+
+def main() -> list[str]:
+    """Return the lines of the entry point."""
+    return [
+        "",
+        "",
+        'if __name__ == "__main__":',
+        "    parser = argparse.ArgumentParser(description=STAGE)",
+        '    parser.add_argument("--steps", type=int, default=STEPS)',
+        '    parser.add_argument("--metrics", default="metrics.jsonl")',
+        "    asyncio.run(train(**vars(parser.parse_args())))",
+    ]

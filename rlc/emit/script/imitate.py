@@ -2,49 +2,95 @@
 
 from __future__ import annotations
 
-from rlc.emit.script.common import constants, ended, kept, main, opened, origin, updated
-from rlc.emit.script.literals import literal
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rlc.catalog import (
+    COOKBOOK_BATCH,
+    COOKBOOK_COMMON,
+    COOKBOOK_MODEL,
+    COOKBOOK_RENDERER,
+    code_of_data,
+)
+from rlc.data import hashed
+from rlc.emit.script.common import (
+    assigned,
+    constants,
+    counted,
+    ended,
+    main,
+    opened,
+    origin,
+    rate_name,
+    rate_of,
+)
+from rlc.emit.script.environments import OpeningLines
+from rlc.emit.script.literals import CallText, Expression, given, literal, named, written
 from rlc.emit.script.stitch import MARK
-from rlc.emit.script.unsupported import imitated
-from rlc.plan import FromData, Plan, Training
+from rlc.plan import AnyData, BuilderData, Chats, FromData, Plan, Training
 
 
-def imitation_body(plan: Plan, stage: Training, data: str) -> str:
-    """Return what is written for a stage alone; ``data`` is its file, as seen from the script."""
-    source = stage.of(FromData)
-    chats = imitated(stage)
-    assert chats is not None, "what a script cannot do is refused"
-    return "\n".join(
-        [
-            *constants(plan, stage),
-            f"# The data{origin(plan, stage, 'data.path').replace('  #', ':')}",
-            f"RENDERER = {literal(stage.model.renderer)}",
-            f"MESSAGES = {literal(chats.messages or 'messages')}  # the field of a row",
-            f"TRAIN_ON = {literal(chats.train_on)}  # of the assistant's messages",
-            f"ROWS = {literal(chats.count)}{'' if chats.count else '  # all'}",
-            f"BATCH = {literal(source.batch)}{origin(plan, stage, 'batch')}",
-            MARK,
-            "async def train(steps: int, metrics: str, data: str) -> None:",
-            *opened(stage, "train"),
-            "    renderer = get_renderer(RENDERER, tokenizer)",
-            *kept(stage),
-            "    chats = read_chats(data, MESSAGES, ROWS)",
-            "    examples = [rendered(renderer, chat, TRAIN_ON) for chat in chats]",
-            "    for step in range(1, steps + 1):",
-            "        numbers = examples_of_step(SEED, STAGE, len(examples), BATCH, step)",
-            "        batch = [one for number in numbers for one in examples[number]]",
-            "        data_of_step = [imitated(*one) for one in batch]",
-            "        # Submitted together, so that the service does both in one go.",
-            '        gradient = training.forward_backward(data_of_step, "cross_entropy")',
-            *updated(stage, 8),
-            "        usage.trained += sum(len(tokens) - 1 for tokens, _ in batch)",
-            "        learnt = sum(sum(weights[1:]) for _, weights in batch)",
-            '        measured = {"loss/mean": loss / learnt, "loss/sum": loss}',
-            "        report(metrics, step, steps, **measured)",
-            *ended(stage),
-            *main(
-                f"    data = Path(__file__).parent / {literal(data)}",
-                '    parser.add_argument("--data", default=str(data))',
-            ),
-        ]
-    )
+def imitation_body(plan: Plan, stage: Training, path: str) -> str:
+    """Return what is written for a stage alone, in a script at ``path``."""
+    batch = assigned("BATCH", stage.of(FromData).batch, origin(plan, stage, "batch"))
+    lines = [*_train(plan, stage, path), *main()]
+    return "\n".join([*constants(plan, stage), batch, MARK, *lines])
+
+
+def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
+    opening = OpeningLines(plan.recipe, os.path.dirname(path))
+    yield "async def train(steps: int, metrics: str) -> None:"
+    yield from opened(stage, os.path.basename(path))
+    if any(data.file for data in stage.data):
+        yield "    renderer = get_renderer(RENDERER, tokenizer)"
+    pairs = zip(("examples", "heldout"), stage.data, strict=False)
+    made = [named(f"{name} = ", EXAMPLES[type(data)](stage, data, opening)) for name, data in pairs]
+    yield from (f"    {line}" for line in opening.lines)
+    yield from (f"    {written(one, 4)}" for one in made)
+    yield "    for step in range(1, steps + 1):"
+    yield "        numbers = sampled_examples(SEED, STAGE, len(examples), BATCH, step)"
+    yield "        batch = [one for number in numbers for one in examples[number]]"
+    yield '        gradient = training.forward_backward(batch, "cross_entropy")'
+    yield from rate_of(stage, 8)
+    yield f"        loss = await update(training, gradient, {rate_name(stage)})"
+    yield from counted(stage, "trained", "sum(one.model_input.length for one in batch)", 8)
+    yield '        measured = {"loss/mean": loss / weight_of(batch), "loss/sum": loss}'
+    if stage.heldout is not None:
+        due = "" if stage.every is None else f" or step % {stage.every} == 0"
+        yield f"        if step == steps{due}:"
+        yield "            scored = [one for example in heldout for one in example]"
+        yield '            measured["heldout/loss"] = await heldout_loss(training, scored)'
+        read = "sum(one.model_input.length for one in scored)"
+        yield from counted(stage, "prefill", read, 12)
+    yield from ended(plan, stage)
+
+
+def _chats(stage: Training, data: Any, opening: OpeningLines) -> Expression:
+    rows = opening.rows(data.path, data.split, hashed(data), data.count)
+    limits = [limit for limit in (data.max_tokens, stage.model.context) if limit is not None]
+    more: dict[str, Any] = {"field": data.messages} if data.messages else {}
+    more |= {"most": min(limits)} if limits else {}
+    more |= {"drops": True} if data.too_long == "drop" else {}
+    return CallText("examples_of", ["renderer", rows, literal(data.train_on), *given(more)])
+
+
+def _built(_: Training, data: Any, opening: OpeningLines) -> Expression:
+    code = code_of_data(data)
+    assert code is not None
+    decided = dict.fromkeys(COOKBOOK_MODEL, "tokenizer.name_or_path")
+    decided |= dict.fromkeys(COOKBOOK_RENDERER, "RENDERER") | {COOKBOOK_BATCH: "BATCH"}
+    common = {"model_name_for_tokenizer": "tokenizer.name_or_path", "renderer_name": "RENDERER"}
+    common |= {"max_length": "None", "batch_size": "BATCH"}
+    config = [f"{name}={text}" for name, text in common.items()]
+    decided[COOKBOOK_COMMON] = str(CallText("ChatDatasetBuilderCommonConfig", config))
+    sets = "train, _" if data.split == "train" else "_, test"
+    made = CallText(f"{sets} = {opening.own(data.builder)}", opening.builder(code, decided).args)
+    opening.add(f"{written(made, 4, 2)}()")
+    rows = f"all_of({data.split})"
+    return rows if data.count is None else f"{rows}[:{literal(data.count)}]"
+
+
+# What makes the examples of each kind of data.
+EXAMPLES: Mapping[type[AnyData], Callable[[Training, Any, OpeningLines], Expression]]
+EXAMPLES = {Chats: _chats, BuilderData: _built}

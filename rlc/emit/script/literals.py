@@ -1,38 +1,82 @@
-"""Plain values and calls as formatters write them."""
+"""Values and calls as formatters write them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-WIDTH = 88
+from attrs import field, frozen
+
+WIDTH = 100
 
 
-def literal(value: Any, indent: int = 0) -> str:
-    """Write a plain value as Python: one item a line, in the layout of formatters."""
-    inner, outer = " " * (indent + 4), " " * indent
-    if isinstance(value, dict) and value:
-        items = [f"{inner}{literal(k)}: {literal(v, indent + 4)},\n" for k, v in value.items()]
-        return "{\n" + "".join(items) + outer + "}"
-    if isinstance(value, list | tuple) and value:
-        items = [f"{inner}{literal(item, indent + 4)},\n" for item in value]
-        return "[\n" + "".join(items) + outer + "]"
-    if isinstance(value, str):
-        text = json.dumps(value, ensure_ascii=False)
-        single = '"' in value and "'" not in value  # the quotes that need fewer escapes
-        return "'" + text[1:-1].replace('\\"', '"') + "'" if single else text
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 100_000:
-        return f"{value:_}"
-    return repr(value) if not isinstance(value, list | tuple) else "[]"
+def _listed(given: Iterable[Expression]) -> tuple[Expression, ...]:
+    return tuple(given)
 
 
-def call(start: str, arguments: Sequence[str], indent: int = 0) -> str:
-    """Write a call (``start`` is what stands before its parenthesis) on one line, or with one
-    argument a line where that is too long."""
-    outer = " " * indent
-    line = f"{outer}{start}({', '.join(arguments)})"
-    if len(line) <= WIDTH and "\n" not in line:
+@frozen
+class CallText:
+    """``start(args)``, or with other brackets a collection."""
+
+    start: str
+    args: tuple[Expression, ...] = field(converter=_listed)
+    brackets: str = "()"
+
+    def __str__(self) -> str:
+        return f"{self.start}{self.brackets[0]}{', '.join(map(str, self.args))}{self.brackets[1]}"
+
+    def with_start(self, before: str) -> CallText:
+        return CallText(before + self.start, self.args, self.brackets)
+
+
+Expression = str | CallText
+
+
+def named(before: str, expression: Expression) -> Expression:
+    """Return an expression with something before it: ``name=``, ``lambda: ``."""
+    if isinstance(expression, str):
+        return before + expression
+    return expression.with_start(before)
+
+
+def given(values: Mapping[str, Any]) -> Iterable[Expression]:
+    """Yield values as named arguments."""
+    return (named(f"{name}=", value(one)) for name, one in values.items())
+
+
+def written(expression: Expression, indent: int = 0, after: int = 0) -> str:
+    """Write an expression that starts in a column, with so many characters behind it: on one line,
+    or, where that is too long, with all arguments of a call on the next, or one a line."""
+    line, inner = str(expression), indent + 4
+    if isinstance(expression, str) or indent + len(line) + after <= WIDTH:
         return line
-    inside = "".join(f"{outer}    {argument},\n" for argument in arguments)
-    return f"{outer}{start}(\n{inside}{outer})"
+    joined = ", ".join(map(str, expression.args))
+    if expression.brackets == "()" and inner + len(joined) <= WIDTH:
+        inside = f"{' ' * inner}{joined}\n"
+    else:
+        inside = "".join(f"{' ' * inner}{written(one, inner, 1)},\n" for one in expression.args)
+    first, last = expression.brackets[0], expression.brackets[1]
+    return f"{expression.start}{first}\n{inside}{' ' * indent}{last}"
+
+
+def value(plain: Any) -> Expression:
+    """Return a plain value as an expression."""
+    if isinstance(plain, dict):
+        return CallText("", [named(f"{literal(k)}: ", value(v)) for k, v in plain.items()], "{}")
+    if isinstance(plain, list | tuple):
+        return CallText("", map(value, plain), "[]")
+    return literal(plain)
+
+
+def literal(plain: Any) -> str:
+    """Write a plain value as Python on one line."""
+    if isinstance(plain, dict | list | tuple):
+        return str(value(plain))
+    if isinstance(plain, str):
+        text = json.dumps(plain, ensure_ascii=False)
+        single = '"' in plain and "'" not in plain  # the quotes that need fewer escapes
+        return "'" + text[1:-1].replace('\\"', '"') + "'" if single else text
+    if isinstance(plain, int) and not isinstance(plain, bool) and abs(plain) >= 100_000:
+        return f"{plain:_}"
+    return repr(plain)

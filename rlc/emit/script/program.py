@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import ast
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import packages_distributions
+
+from attrs import frozen
 
 from rlc.emit.errors import EmitError
+from rlc.emit.script.common import IMPORTS
 from rlc.emit.script.imitate import imitation_body
-from rlc.emit.script.reinforce import reinforcement_body
-from rlc.emit.script.stitch import stitched
-from rlc.emit.script.unsupported import imitated, misfits
-from rlc.plan import Plan, Training, located, plan_hash
+from rlc.emit.script.prefer import losses, preference_body
+from rlc.emit.script.reinforce import reinforcement_body, variants
+from rlc.emit.script.stitch import imported, stitched
+from rlc.emit.script.unsupported import misfits
+from rlc.plan import Likelihood, Plan, PolicyGradient, PreferenceLoss, Table, Training, plan_hash
 from rlc.version import __version__
 
-# What the code of a script itself may read; its pieces know their own.
-IMPORTS = """
-import argparse
-import asyncio
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-import tinker
-import torch
-from tinker_cookbook.renderers import get_renderer
-"""
+@frozen
+class ScriptKind:
+    """How stages with an objective are written: what stands in a script for one alone, and the
+    modules of pieces that stand for others in it."""
+
+    body: Callable[[Plan, Training, str], str]
+    instead: Callable[[Training], Sequence[str]] = lambda _: ()
+
+
+_BY_KIND: Table[ScriptKind] = Table(
+    {
+        PolicyGradient: ScriptKind(reinforcement_body, variants),
+        Likelihood: ScriptKind(imitation_body),
+        PreferenceLoss: ScriptKind(preference_body),
+    }
+)
 
 
 def script(plan: Plan, path: str = "train.py") -> str:
@@ -33,30 +45,29 @@ def script(plan: Plan, path: str = "train.py") -> str:
     if found := misfits(plan):
         raise EmitError(found)
     (stage,) = plan.trainings
-    head = "\n".join(_docstring(plan, stage, os.path.basename(path)))
-    if (chats := imitated(stage)) is not None:
-        data = os.path.relpath(located(chats.path, plan.recipe), os.path.dirname(path) or ".")
-        return stitched(head, imitation_body(plan, stage, data), IMPORTS)
-    return stitched(head, reinforcement_body(plan, stage, os.path.basename(path)), IMPORTS)
+    kind = _BY_KIND[stage]
+    body = kind.body(plan, stage, path)
+    if "HERE" in body:
+        body = f"HERE = Path(__file__).parent\n{body}"
+    text = stitched(body, IMPORTS + losses(), kind.instead(stage))
+    needed = {one.module.partition(".")[0] for one in imported(ast.parse(text))}
+    known = packages_distributions()
+    of_others = sorted(needed - {*sys.stdlib_module_names, "numpy"})
+    packages = [known.get(module, [module])[0] for module in of_others]
+    return "\n".join([*_docstring(plan, stage, os.path.basename(path), packages), "", text])
 
 
-def _docstring(plan: Plan, stage: Training, name: str) -> Iterator[str]:
-    objective = stage.policy_gradient
-    recipe = os.path.basename(plan.recipe)
-    yield f'"""{recipe}: {stage.name}, {stage.steps} steps on Tinker.'
+def _docstring(plan: Plan, stage: Training, name: str, packages: Sequence[str]) -> Iterator[str]:
+    yield f'"""{os.path.basename(plan.recipe)}: {stage.name}, {stage.steps:,} steps on Tinker.'
     yield ""
-    yield f"Written by rlc {__version__} (plan {plan_hash(plan)[:12]}). Comments name the place of"
-    yield "the recipe that decided a value. Change the recipe and write the script again, or go"
-    yield "on by hand."
-    for expectation in plan.expectations:
-        yield f"Expected, and so when this was written: {expectation.text}"
+    made_by = f"rlc {__version__} (plan {plan_hash(plan)[:12]})"
+    yield f"Written by {made_by}. Comments name the place of the recipe that"
+    yield "decided a value. Change the recipe and write the script again, or go on by hand."
+    for one in plan.expectations:
+        yield f"Expected{'' if one.after else ', and so when this was written'}: {one.text}"
     yield ""
     yield f"    python {name} [--steps N] [--metrics metrics.jsonl]"
     yield ""
-    own = objective is not None and objective.loss.program is not None
-    packages = ["tinker", "tinker-cookbook"]
-    packages += ["gem-llm"] if objective is not None else []
-    packages += ["torch"] if own else []
     yield f"It needs {', '.join(packages)}; TINKER_API_KEY, and for a server of one's"
     yield "own TINKER_BASE_URL. The same seed gives what `rlc run` gives on that server."
     yield '"""'

@@ -2,289 +2,298 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import os
+from collections.abc import Iterator, Sequence
 
-from rlc.algo import Baseline, Clip, Scale, TorchFunction, torch_function
-from rlc.catalog import TEMPLATES, aggregate_traits, is_chat, loss_traits, with_role
-from rlc.chat import load_template
-from rlc.emit.script.common import constants, ended, kept, main, opened, origin, updated
-from rlc.emit.script.literals import call, literal
+from rlc.algo import WEIGHTS, TorchFunction, advantage_functions, torch_function
+from rlc.catalog import LossTraits, loss_traits, source_traits
+from rlc.emit.script.common import (
+    asked_model,
+    assigned,
+    constants,
+    counted,
+    ended,
+    limits_of,
+    main,
+    opened,
+    origin,
+    rate_name,
+    rate_of,
+    when,
+)
+from rlc.emit.script.environments import environments
+from rlc.emit.script.literals import CallText, literal, written
 from rlc.emit.script.stitch import MARK
-from rlc.explanation import loss_formula, scheme_formulas
-from rlc.plan import EnvPlan, Plan, PolicyGradient, Rollouts, Training
+from rlc.explanation import loss_formula
+from rlc.plan import ModelPlan, Plan, PolicyGradient, Rollouts, TeacherPlan, Training
 
 
-def reinforcement_body(plan: Plan, stage: Training, name: str) -> str:
-    """Return what is written for a stage alone, in a script of that ``name``."""
-    own = _own_loss(stage)
-    parts = [*constants(plan, stage), *_values(plan, stage, own), MARK, *_envs(plan, stage)]
-    if own is not None:
-        parts += ["# fmt: off", own.source.rstrip("\n"), "# fmt: on", "", ""]
-    parts += [*_advantages(stage), "", "", *_batch(stage, own), "", ""]
-    return "\n".join([*parts, *_train(stage, name, own), *main()])
-
-
-def _own_loss(stage: Training) -> TorchFunction | None:
-    objective = stage.of(PolicyGradient)
-    if objective.loss.program is None:
-        return None
-    return torch_function(
-        objective.loss.program,
-        objective.loss.name,
-        loss_traits(objective.loss).weighted,
+def reinforcement_body(plan: Plan, stage: Training, path: str) -> str:
+    """Return what is written for a stage alone, in a script at ``path``."""
+    loss, folder = stage.of(PolicyGradient).loss, os.path.dirname(path)
+    own, gap = None, ["", ""]
+    if loss.program is not None:
+        own = torch_function(loss.program, loss.name, loss_traits(loss).weighted)
+    return "\n".join(
+        [
+            *constants(plan, stage),
+            *_values(plan, stage, own),
+            MARK,
+            *when(own, "# fmt: off", own.source.rstrip("\n") if own else "", "# fmt: on", *gap),
+            *(*environments(stage.of(Rollouts), plan.recipe, folder), *gap),
+            *(*advantage_functions(stage.of(PolicyGradient).advantage), *gap),
+            *(_plain_data(stage) if _is_plain(stage) else _data(stage, own)),
+            *gap,
+            *_train(plan, stage, os.path.basename(path), own),
+            *main(),
+        ]
     )
+
+
+def variants(stage: Training) -> list[str]:
+    """Return the modules of pieces that stand for others in the script of a stage."""
+    source = stage.of(Rollouts)
+    limited = source.sampling.max_prompt_tokens or source.sampling.max_episode_tokens
+    of_tokens = any(source_traits(env.source).prompts == "own" for env in source.envs)
+    chosen = {"limits": limited, "cookbook": of_tokens, "single": len(source.envs) == 1}
+    return [name for name, wanted in chosen.items() if wanted]
 
 
 def _values(plan: Plan, stage: Training, own: TorchFunction | None) -> Iterator[str]:
+    source, length = stage.of(Rollouts), stage.of(PolicyGradient).aggregate.length
+    by_turns, told = source.batch.kind == "turns", origin(plan, stage, "batch.count")
+    yield assigned("TURNS" if by_turns else "GROUPS", source.batch.count, told)
+    yield from when(by_turns, assigned("PARALLEL", source.batch.parallel, "  # episodes at a time"))
+    if "limits" in variants(stage):
+        yield assigned("MAX_PROMPT_TOKENS", source.sampling.max_prompt_tokens)
+        yield assigned("MAX_EPISODE_TOKENS", source.sampling.max_episode_tokens)
+    yield assigned("RETRIES", source.on_error.retries, "  # of an episode that fails")
+    yield from when(length, assigned("LENGTH", length))
+    yield from when(own, assigned("LOSS_INPUTS", own.ranks if own else None))
+
+
+def _is_plain(stage: Training) -> bool:
+    """Return whether datums follow from episodes and advantages alone."""
     source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
-    yield f"# A batch{origin(plan, stage, 'batch.count').replace('  #', ':')}"
-    if source.batch.kind == "groups":
-        yield f"GROUPS = {literal(source.batch.count)}"
-    else:
-        yield f"TURNS = {literal(source.batch.count)}  # trained on in each step"
-        yield f"PARALLEL = {literal(source.batch.parallel)}  # episodes side by side"
-    sampling: dict[str, Any] = {}
-    if source.sampling.top_p != 1:
-        sampling["top_p"] = source.sampling.top_p
-    if source.sampling.top_k != -1:
-        sampling["top_k"] = source.sampling.top_k
-    if source.on_error.retries:
-        sampling["retries"] = source.on_error.retries
-    if source.on_error.then == "stop":
-        sampling["then_stop"] = True
-    yield f"PLAYED: dict[str, Any] = {literal(sampling) if sampling else '{}'}"
-    if any(is_chat(env) for env in source.envs):
-        yield f"RENDERER = {literal(stage.model.renderer)}"
-    yield ""
-    yield f"# The loss{origin(plan, stage, 'loss.name').replace('  #', ':')}"
-    for line in loss_formula(objective.loss):
-        yield f"#   {line}"
-    if own is not None:
-        yield f"LOSS_INPUTS = {literal(own.ranks)}"
-    else:
-        yield f"LOSS = {literal(objective.loss.name)}"
-        yield f"LOSS_CONFIG = {literal(objective.loss.config) if objective.loss.config else 'None'}"
-    yield ""
+    loss, kind = loss_traits(objective.loss), objective.aggregate.kind
+    by_task = "of_task" in WEIGHTS.get(kind, "")
+    asked = objective.kl or objective.teacher or objective.loss.program or objective.loss.mean
+    special = loss.reaches_prompt or loss.recorded or loss.per_sequence or loss.pull
+    several = source.batch.kind == "turns" or source.batch.updates > 1
+    return not (asked or special or several or by_task)
 
 
-def _envs(plan: Plan, stage: Training) -> Iterator[str]:
-    yield "ENVS = ["
-    for env in stage.of(Rollouts).envs:
-        if told := origin(plan, stage, f"envs.{env.name}.id"):
-            yield f"  {told}"
-        yield call("Env", _env(env), 4) + ","
-    yield "]"
-    yield ""
-    yield ""
-
-
-def _env(env: EnvPlan) -> list[str]:
-    own = env.rollouts
-    values: dict[str, Any] = {
-        "name": env.name,
-        "id": env.id,
-        "args": dict(env.args),
-        "weight": env.weight,
-        "group": own.group,
-        "temperature": own.temperature,
-        "max_tokens": own.max_tokens,
-    }
-    chat, template = with_role(env, "chat"), with_role(env, "template")
-    if with_role(env, "history") is not None:
-        values["earlier"] = True
-    if template is not None:
-        assert template.args["name"] in TEMPLATES
-        values["template"] = load_template(template.args["name"])("{observation}")
-    if chat is not None and chat.args.get("instruction"):
-        values["instruction"] = chat.args["instruction"]
+def _head(stage: Training, signature: str) -> list[str]:
+    """Return the beginning of the function that makes the datums of an update."""
+    objective = stage.of(PolicyGradient)
     return [
-        f"{name}={literal(value, 8) if value != {} else '{}'}" for name, value in values.items()
+        f"def {signature} -> list[tinker.Datum]:",
+        f'    """The datums of an update, by {objective.aggregate.kind} of {objective.loss.name}.',
+        "",
+        *(f"    {line}" for line in loss_formula(objective.loss)),
+        '    """',
     ]
 
 
-def _advantages(stage: Training) -> Iterator[str]:
-    """The function of the scheme, step by step."""
+def _selected(stage: Training) -> list[str]:
+    """Return lines that leave out the episodes that a scheme does not keep."""
     scheme = stage.of(PolicyGradient).advantage
-    yield "def advantages(episodes: list[Episode]) -> list[np.ndarray[Any, Any]]:"
-    yield f'    """One value a turn for each episode: {scheme.name}.'
-    yield ""
-    for formula in scheme_formulas(scheme):
-        yield f"    {formula.text}"
-    yield '    """'
-    yield "    rewards = [[turn.reward for turn in one.turns] for one in episodes]"
-    by_turn = scheme.returns.unit == "turn"
-    if by_turn:
-        yield f"    values, owner = turn_returns(rewards, gamma={scheme.returns.gamma!r})"
-    else:
-        yield "    values, owner = episode_returns(rewards)"
-    yield "    keep = np.ones(len(values), dtype=bool)"
-    steps = scheme.steps
-    baselines = [step for step in steps if isinstance(step, Baseline)]
-    scales = [step for step in steps if isinstance(step, Scale)]
-    compared: list[Baseline | Scale] = [*baselines, *scales]
-    over = {_scope(step) for step in compared}
-    labels = {
-        "group": "[(one.env, one.task) for one in episodes]",
-        "env": "[one.env for one in episodes]",
-        "batch": "[0 for _ in episodes]",
-    }
-    if scheme.constant == "drop":
-        yield f"    task = {labels['group']}"
-        yield "    keep = varied(values, scopes(task, owner, keep))"
-    for one in sorted(over):
-        yield f"    of_{one} = scopes({labels[one]}, owner, keep)"
-    weighted = {"tokens" if _by_tokens(step) else "one" for step in compared}
-    if "one" in weighted:
-        yield "    one_each = np.ones(len(values))"
-    if "tokens" in weighted:
-        if by_turn:
-            yield "    sampled = [len(turn.tokens) for one in episodes for turn in one.turns]"
-        else:
-            yield "    sampled = [sum(len(turn.tokens) for turn in one.turns) for one in episodes]"
-        yield "    tokens = np.array(sampled, dtype=np.float64)"
-    keeps = bool(scales) and any(step.singleton == "raw" for step in baselines)
-    if keeps:
-        yield "    raw = np.zeros(len(values), dtype=bool)"
-    for step in steps:
-        yield from _step(step, keeps)
-    yield "    values[~keep] = 0.0"
-    yield "    return by_episode(values, owner, [len(one.turns) for one in episodes])"
+    return [
+        *when(
+            scheme.keep,
+            "    keep = kept(episodes)",
+            "    episodes = [one for one, left in zip(episodes, keep, strict=True) if left]",
+        ),
+        *when(
+            scheme.require,
+            "    if not required(episodes).all():",
+            '        raise ValueError("an episode has no advantage: it stands alone")',
+        ),
+    ]
 
 
-def _scope(step: Baseline | Scale) -> str:
-    """Who is compared: a script plays no environments with roles."""
-    return {"role": "group", "batch_role": "batch"}.get(step.over, step.over)
+def _plain_data(stage: Training) -> list[str]:
+    """Return the function that makes the datums of episodes."""
+    objective = stage.of(PolicyGradient)
+    weight = WEIGHTS.get(objective.aggregate.kind, "").replace("played", "episodes")
+    value = "value[turn]" if objective.advantage.by_turn else "value"
+    value = f"weight * {value}" if weight else value
+    weighs = "len(turn.tokens) for one in episodes for turn in one.turns"
+    read = ["logprobs=logprobs[1:]", "advantages=adv"]
+    read = read if loss_traits(objective.loss).sampler_logprobs else ["weights=adv"]
+    return [
+        *_head(stage, "data_of(episodes: list[Episode])"),
+        *_selected(stage),
+        *when("total" in weight, f"    total = sum({weighs})"),
+        "    data = []",
+        "    for one, value in zip(episodes, advantages(episodes), strict=True):",
+        *when("count" in weight, "        count = sum(len(turn.tokens) for turn in one.turns)"),
+        *when(weight, f"        weight = {weight}"),
+        "        for tokens, logprobs, turns in joined(one.turns):",
+        "            turn = np.array(turns[1:])",
+        f"            adv = np.where(turn >= 0, {value}, 0.0)",
+        "            if adv.any():",
+        f"                data.append({CallText('datum', ['tokens', *read])})",
+        "    return data",
+    ]
 
 
-def _by_tokens(step: Baseline | Scale) -> bool:
-    return step.weight == "tokens" or step.kind == "length_weighted"
+def _data(stage: Training, own: TorchFunction | None) -> list[str]:
+    """Return the functions that find the sequences to train on, and make the datums of an update:
+    other models, or several updates, come in between."""
+    objective, by_turns = stage.of(PolicyGradient), stage.of(Rollouts).batch.kind == "turns"
+    loss, weight = loss_traits(objective.loss), WEIGHTS.get(objective.aggregate.kind, "")
+    per_sequence = objective.loss.by_sequence  # one loss, which counts as one token
+    count = "len(own)" if per_sequence else "sum(one.count for one in own)"
+    of_all = "len(own)" if per_sequence else "one.count for own in played for one in own"
+    of_all += " for own in played" if per_sequence else ""
+    share = ("weight" if weight else "1.0") + (" / one.count" if objective.loss.mean else "")
+    times = f"({share}) * " if " " in share else f"{share} * "
+    times = "" if share == "1.0" or loss.weighted else times
+    made, indent = _datum(loss, own, share), 12 if loss.pull or loss.weighted else 16
+    rows = "episodes, advantages(episodes)" + (", chosen" if by_turns else "")
+    return [
+        f"def trained({'step: int, ' * by_turns}episodes: list[Episode]) -> list[list[Trained]]:",
+        '    """The sequences that are trained on, of each episode that has any."""',
+        *_selected(stage),
+        *when(by_turns, "    chosen = some_turns(episodes, TURNS, step)"),
+        f"    rows = zip({rows}, strict=True)",
+        f"    {'played =' if loss.recorded else 'return'} "
+        "[own for row in rows if (own := sequences(*row))]",
+        *when(loss.recorded, "    return [[trimmed(one) for one in own] for own in played]"),
+        "",
+        "",
+        *_head(stage, "data_of(played: list[list[Trained]])"),
+        *when("total" in weight, f"    total = sum({of_all})"),
+        *when(
+            "of_task" in weight,
+            "    of_task = Counter[tuple[str, int]]()",
+            "    for own in played:",
+            f"        of_task[task_of(own)] += {count}",
+        ),
+        "    data = []",
+        "    for own in played:",
+        *when("count" in weight, f"        count = {count}"),
+        *when(weight, f"        weight = {weight}"),
+        "        for one in own:",
+        f"            advantages = {times}one.advantages",
+        *when(indent == 16, "            if advantages.any():"),
+        f"{' ' * indent}{written(CallText('data.append', [made]), indent)}",
+        "    return data",
+    ]
 
 
-def _step(step: Any, keeps: bool) -> Iterator[str]:
-    if isinstance(step, Clip):
-        yield f"    values = np.clip(values, {literal(step.low)}, {literal(step.high)})"
-        return
-    scope = _scope(step)
-    given = ["values", "tokens" if _by_tokens(step) else "one_each", f"of_{scope}"]
-    if isinstance(step, Baseline):
-        kind = "less_others" if step.kind == "leave_one_out" else "less_mean"
-        given += ["raw=True"] if step.singleton == "raw" else []
-        yield call(f"values = {kind}", given, 4)
-        if keeps and step.singleton == "raw":
-            yield f"    raw |= singles(len(values), of_{scope})"
-    else:
-        given += [f"ddof={step.ddof}", f"eps={literal(step.eps)}"]
-        given += ["inside=True"] if step.eps_place == "inside" else []
-        given += ["raw=raw"] if keeps else []
-        yield call("values = over_deviation", given, 4)
-
-
-def _batch(stage: Training, own: TorchFunction | None) -> Iterator[str]:
-    """The function that makes the datums of a step."""
-    source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
-    loss = loss_traits(objective.loss)
-    yield "def batch(step: int, episodes: list[Episode]) -> list[tinker.Datum]:"
-    yield '    """What the update of a step is trained on."""'
-    if source.batch.kind == "turns":
-        yield "    chosen = some_turns(episodes, TURNS, SEED, STAGE, step)"
-    else:
-        yield "    chosen = all_turns(episodes)"
-    given = ["*row"]
-    given += ["unknown=float('nan')".replace("'", '"')] if loss.reaches_prompt else []
-    given += ["recorded=True"] if loss.recorded else []
-    yield "    rows = zip(episodes, advantages(episodes), chosen, strict=True)"
-    yield f"    played = [sequences({', '.join(given)}) for row in rows]"
-    yield "    made = [own for own in played if own]"
-    kind = objective.aggregate.kind
-    if aggregate_traits(kind).over is None:
-        yield "    weights = [1.0] * len(made)"
-    else:
-        if objective.loss.by_sequence:
-            yield "    # A sequence has one loss, and counts as one token."
-            yield "    tokens = [[1 for _ in own] for own in made]"
-        else:
-            yield "    tokens = [[one.tokens for one in own] for own in made]"
-        more = f", {objective.aggregate.length}" if objective.aggregate.length else ""
-        yield f"    weights = {kind}(tokens{more})"
-    yield "    data = []"
-    yield "    for own, weight in zip(made, weights, strict=True):"
-    yield "        for one in own:"
-    indent = "            "
-    if not (loss.pull or loss.weighted):
-        yield f"{indent}if not one.advantages.any():"
-        yield f"{indent}    continue"
-    shared = " / one.tokens" if objective.loss.mean else ""
+def _datum(loss: LossTraits, own: TorchFunction | None, share: str) -> CallText:
+    """Return the call that makes the datum of a sequence."""
+    given = ["one.tokens"]
     if own is not None:
-        scaled = "one.advantages" if loss.weighted else f"weight * one.advantages{shared}"
-        given = ["one", scaled, "[*LOSS_INPUTS]"]
-        given += [f"weight{shared}"] if loss.weighted else []
-        yield call("datum = own_datum", given, 12)
+        known = {"logq": "one.logprobs", "adv": "advantages", "ref": "one.ref"}
+        items = [f"{literal(name)}: {text}" for name, text in known.items() if name in own.ranks]
+        given.append(f"**own_inputs(one, {{{', '.join(items)}}}, LOSS_INPUTS)")
+        given += [f"weight={share}"] if loss.weighted else []
+    elif loss.sampler_logprobs:
+        given += ["logprobs=one.logprobs", "advantages=advantages"]
     else:
-        maker = "sampled_datum" if loss.sampler_logprobs else "weighted_datum"
-        yield f"{indent}datum = {maker}(one, weight * one.advantages{shared})"
-    kept = "with_replies(datum, one)" if loss.recorded else "datum"
-    yield f"{indent}data.append({kept})"
-    yield "    return data"
+        given += ["weights=advantages"]
+    made = CallText("datum", [*given, *when(loss.per_sequence, "sequence_ratio_mask=one.mask")])
+    return CallText("with_replies", [made, "one"]) if loss.recorded else made
 
 
-def _train(stage: Training, name: str, own: TorchFunction | None) -> Iterator[str]:
+def _train(plan: Plan, stage: Training, name: str, own: TorchFunction | None) -> list[str]:
     source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
-    loss, chats = (
-        loss_traits(objective.loss),
-        [is_chat(env) for env in source.envs],
-    )
-    yield "async def train(steps: int, metrics: str) -> None:"
-    yield from opened(stage, name)
-    if own is not None:
-        yield "    # Traced once; where a server has no custom losses, the SDK computes it here."
-        yield f"    own_loss = service.create_custom_loss({own.name}, LOSS_INPUTS).result()"
-    if any(chats):
-        yield "    renderer = get_renderer(RENDERER, tokenizer)"
-    yield ""
-    yield "    def new_history(env: Env) -> History:"
-    if any(chats) and not all(chats):
-        yield "        if env.template:"
-        yield "            return Text(tokenizer, env.template)"
-    if any(chats):
-        yield "        return Chat(renderer, env.instruction)"
-    else:
-        yield "        return Text(tokenizer, env.template)"
-    yield ""
-    yield "    games = {env.name: Game(env) for env in ENVS}"
-    yield "    cursor = {env.name: 0 for env in ENVS}"
-    yield from kept(stage)
-    yield "    same = False"
-    yield "    for step in range(1, steps + 1):"
+    loss, by_turns = loss_traits(objective.loss), source.batch.kind == "turns"
     recorded = "record_stability_info=True" if loss.recorded else ""
-    if loss.recorded:
-        yield "        # Its loss needs to know which sampled sequence each token comes from."
-    yield call(
-        "sampler = await training.save_weights_and_get_sampling_client",
-        [recorded] if recorded else [],
-        8,
-    )
-    yield "        if step == 1:"
-    yield "            same = await repeats(sampler, tokenizer)"
-    given = ["sampler", "games", "new_history", "usage", "SEED", "STAGE", "CONTEXT"]
-    yield call("player = Player", [*given, "repeats=same", "**PLAYED"], 8)
-    if source.batch.kind == "groups":
-        yield "        episodes = await play_groups(player, ENVS, cursor, GROUPS)"
-    else:
-        yield "        episodes = await play_turns(player, ENVS, cursor, TURNS, PARALLEL)"
-    yield "        data, loss = batch(step, episodes), 0.0"
-    yield "        if data:"
-    if loss.reaches_prompt:
-        yield "            data = await anchored(training, data)"
-        yield "            usage.prefill += sum(datum.model_input.length for datum in data)"
-    yield "            # Submitted together, so that the service does both in one go."
-    if own is not None:
-        yield "            gradient = training.forward_backward_custom(data, own_loss)"
-    else:
-        yield "            gradient = training.forward_backward(data, LOSS, LOSS_CONFIG)"
-    yield from updated(stage, 12)
-    yield "            usage.trained += sum(datum.model_input.length for datum in data)"
-    yield "        reward = float(np.mean([episode.reward for episode in episodes]))"
-    yield '        measured = {"reward/mean": reward, "loss/sum": loss}'
-    yield "        report(metrics, step, steps, **measured)"
-    yield from ended(stage)
+    sampler = "Counted(sampler, used)" if limits_of(stage) else "sampler"
+    several, alone, plain = source.batch.updates > 1, len(source.envs) == 1, _is_plain(stage)
+    numbers = "range((step - 1) * GROUPS, step * GROUPS)"
+    tasks = f"[(envs[0], number) for number in {numbers}]"
+    tasks = tasks if alone else "next_tasks(envs, cursor, GROUPS)"
+    gradient = CallText("training.forward_backward_custom", ["data", "own_loss"])
+    if own is None:
+        given = [objective.loss.name, *when(objective.loss.config, objective.loss.config)]
+        gradient = CallText("training.forward_backward", ["data", *map(literal, given)])
+    trained, indent = "episodes" if plain else "part" if several else "played", 12 if several else 8
+    asked = [*_asked(stage)]
+    return [
+        "async def train(steps: int, metrics: str) -> None:",
+        *opened(stage, name),
+        *when(
+            own,
+            "    # Traced once; where a server has no custom losses, the SDK computes it here.",
+            f"    own_loss = service.create_custom_loss({own and own.name}, LOSS_INPUTS).result()",
+        ),
+        *(f"    {scorer} = {asked_model(model)}" for scorer, model in asked),
+        "    envs = await environments(tokenizer)",
+        *when(by_turns or not alone, "    cursor = {env.name: 0 for env in envs}"),
+        "    same = None",
+        "    for step in range(1, steps + 1):",
+        f"        sampler = await training.save_weights_and_get_sampling_client({recorded})",
+        "        if same is None:",
+        "            same = await repeats(sampler, tokenizer)",
+        f"        player = {'Counting' * by_turns}Player({sampler}, same)",
+        *when(
+            by_turns, "        episodes = await play_turns(player, envs, cursor, TURNS, PARALLEL)"
+        ),
+        *when(
+            not by_turns,
+            f"        tasks = {tasks}",
+            "        episodes = await play_groups(player, tasks)",
+        ),
+        *when(
+            source.on_error.then == "stop",
+            "        if len(episodes) < sum(env.group for env, _ in tasks):",
+            '            raise RuntimeError("an episode failed")',
+        ),
+        *when(not plain, f"        played = trained({'step, ' * by_turns}episodes)"),
+        *when(
+            asked or loss.reaches_prompt,
+            "        made = [one for own in played for one in own]",
+        ),
+        *_scored(stage),
+        *when(loss.reaches_prompt, "        await anchored(training, made)"),
+        *when(
+            loss.reaches_prompt,
+            *counted(stage, "prefill", "sum(len(one.tokens) - 1 for one in made)", 8),
+        ),
+        *rate_of(stage, 8),
+        "        loss = 0.0",
+        *when(several, f"        for part in parts_of(played, {source.batch.updates}):"),
+        f"{' ' * indent}if data := data_of({trained}):",
+        f"{' ' * (indent + 4)}{written(gradient.with_start('gradient = '), indent + 4)}",
+        f"{' ' * indent}    loss += await update(training, gradient, {rate_name(stage)})",
+        *counted(stage, "trained", "sum(one.model_input.length for one in data)", indent + 4),
+        "        reward = fmean(episode.reward for episode in episodes)",
+        '        measured = {"reward/mean": reward, "loss/sum": loss}',
+        *ended(plan, stage),
+    ]
+
+
+def _asked(stage: Training) -> Iterator[tuple[str, ModelPlan]]:
+    """Yield the models that score what was sampled, with their names in a script."""
+    objective = stage.of(PolicyGradient)
+    if objective.kl is not None:
+        yield "reference", objective.kl.reference.model
+    yield from ((_teacher(one), one.model.model) for one in objective.teacher)
+
+
+def _teacher(teacher: TeacherPlan) -> str:
+    return f"teacher_of_{teacher.name}" if teacher.name else "teacher"
+
+
+def _scored(stage: Training) -> Iterator[str]:
+    """Yield lines that ask other models, and take their distances off the advantages."""
+    objective = stage.of(PolicyGradient)
+    if (kl := objective.kl) is not None:
+        yield "        await score(reference, made)"
+        yield from when(kl.coef, _penalty("made", kl.coef, kl.discount))
+    for teacher in objective.teacher:
+        mine = f"of_{teacher.name}" if teacher.name else "made"
+        own = f"[one for one in made if one.episode.env == {literal(teacher.name)}]"
+        yield from when(teacher.name, f"        {mine} = {own}")
+        yield f"        await score({_teacher(teacher)}, {mine})"
+        yield _penalty(mine, teacher.coef, teacher.discount, "centred=False")
+
+
+def _penalty(made: str, coef: float, discount: float, *more: str) -> str:
+    given: Sequence[str] = [made, literal(coef), *when(discount, f"discount={discount!r}"), *more]
+    return f"        {CallText('penalise', given)}"

@@ -1,35 +1,31 @@
-"""Programs put together from the source of pieces: those that are used, and what these use."""
+"""Programs put together from source as it stands: the pieces that are used, and what these use, be
+it in other pieces or in rooms of rlc."""
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
-from attrs import frozen
+from attrs import field, frozen
 
-import rlc.emit.pieces
+from rlc.emit.script.literals import WIDTH
 
-_FOLDER = Path(rlc.emit.pieces.__file__).parent
-# In the order of a program.
-_MODULES = (
-    *("seeds", "records", "prompts", "games", "rollouts"),
-    *("advantages", "aggregate", "datums", "imitation"),
-    *("schedules", "budget", "training"),
-)
-_WIDTH = 88
-
-
-@frozen
-class Piece:
-    """One definition of a module of pieces: its text, and the names that it reads."""
-
-    name: str
-    module: str
-    text: str
-    reads: frozenset[str]
+_PIECES = "rlc.emit.pieces."
+_JOB = f"{_PIECES}job"  # the values that each script gives anew
+# The pieces in the order of a program, and those that stand there only where they are asked for; of
+# two with one name the first is taken.
+_NAMED = """
+    records prompts rows tasks grading gem_games cookbook limits single rollouts
+    rlc.algo.episode_statistics datums penalty imitation preferences training
+"""
+_SECTIONS = tuple(one if "." in one else _PIECES + one for one in _NAMED.split())
+_VARIANTS = tuple(_PIECES + one for one in ("cookbook", "limits", "single"))
+MARK = "# ---- pieces\n"  # where they stand in a body
 
 
 @frozen
@@ -45,75 +41,133 @@ class Import:
         return self.alias or self.name or self.module.partition(".")[0]
 
 
-def stitched(head: str, body: str, imports: str) -> str:
-    """Return a program: ``head`` is its docstring, ``body`` what is written for it alone.
+@frozen
+class Definition:
+    """One definition of a module: its text, and the names that it reads from around it."""
+
+    module: str
+    name: str
+    text: str
+    reads: frozenset[str]
+
+
+@frozen
+class ModuleCode:
+    """What a module defines, and what it imports, by name."""
+
+    title: str
+    definitions: dict[str, Definition]
+    imports: dict[str, Import]
+
+
+@frozen(eq=False)
+class _Needed:
+    """What a program needs: definitions in the order of their modules, and imports."""
+
+    pieces: dict[str, str]  # the module of each name
+    definitions: dict[tuple[str, str], Definition] = field(factory=dict)
+    imports: set[Import] = field(factory=set)
+    values: set[str] = field(factory=set)
+
+    def add(self, names: Iterable[str], within: ModuleCode) -> None:
+        for name in sorted(names):
+            module = self.pieces.get(name)
+            if module is None and name in within.definitions:
+                module = within.definitions[name].module
+            one = within.imports.get(name)
+            if module is None and one is not None:
+                if one.module.startswith("rlc."):
+                    module = _home(one)
+                else:
+                    self.imports.add(one)
+            if module == _JOB:
+                self.values.add(name)
+            elif module is not None and (module, name) not in self.definitions:
+                code = code_of(module)
+                definition = self.definitions[module, name] = code.definitions[name]
+                self.add(definition.reads, code)
+
+
+def stitched(body: str, imports: str, instead: Sequence[str] = ()) -> str:
+    """Return a program without its docstring; ``body`` is what is written for it alone.
 
     All pieces that the body reads stand before it, and theirs before them; of the ``imports`` those
-    that something reads.
+    that something reads. The pieces of the modules ``instead`` stand for others of their name.
     """
-    pieces, known = _pieces()
-    reads, needed = names_in(ast.parse(body)), set[str]()
-    waiting = [*reads]
-    while waiting:
-        name = waiting.pop()
-        if name in pieces and name not in needed:
-            needed.add(name)
-            waiting += pieces[name].reads
-    read = reads.union(*(pieces[name].reads for name in needed))
-    defined = {one.binds: one for one in (*known, *_imports(ast.parse(imports)))}
-    used = [one for name, one in defined.items() if name in read]
+    usual = (one for one in _SECTIONS if one not in _VARIANTS)
+    order = (*(_PIECES + one for one in instead), _JOB, *usual)
+    pieces = {name: module for module in reversed(order) for name in code_of(module).definitions}
+    own = _code("", ast.parse(body), body)
+    needed = _Needed(pieces)
+    around = ModuleCode("", {}, _code("", ast.parse(imports), imports).imports)
+    needed.add(names_in(ast.parse(body)) - {*own.definitions}, around)
+    assert needed.values <= {*own.definitions}, needed.values - {*own.definitions}
     constants, _, functions = body.partition(MARK)
-    parts = [head, _import_lines(used), constants.strip("\n")]
-    titles = _titles()
-    for module in _MODULES:
-        chosen = [
-            one.text for one in pieces.values() if one.module == module and one.name in needed
-        ]
-        if chosen:
-            parts += [f"# ---- {titles[module]}", *chosen]
-    return _spaced([*parts, "# ---- This job", functions.strip("\n")])
+    parts = [_import_lines(needed.imports), constants.strip("\n"), *_texts(needed)]
+    return _spaced([*parts, functions.strip("\n")])
 
 
-MARK = "# ---- pieces\n"  # where they stand in a body
+def _texts(needed: _Needed) -> Iterator[str]:
+    """Yield the definitions by sections, those of rooms in the first that needs them."""
+    left = dict(needed.definitions)
+    for module in (*_SECTIONS, ""):
+        reached = _Needed(needed.pieces)
+        for (home, _), one in needed.definitions.items():
+            if home == module or not module:
+                reached.add({one.name}, code_of(home))
+        chosen = {k: v for k, v in reached.definitions.items() if k in left}
+        chosen = {k: v for k, v in chosen.items() if k[0] not in _SECTIONS or k[0] == module}
+        for home in dict.fromkeys(home for home, _ in sorted(chosen, key=lambda k: k[0] == module)):
+            for name in code_of(home).definitions:
+                if (home, name) in chosen:
+                    yield left.pop((home, name)).text
+
+
+@cache
+def code_of(module: str) -> ModuleCode:
+    """Return the code of a module of rlc."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    text = Path(spec.origin).read_text(encoding="utf-8")
+    return _code(module, ast.parse(text), text)
+
+
+def _code(module: str, tree: ast.Module, text: str) -> ModuleCode:
+    lines, found, imports = text.splitlines(), dict[str, Definition](), dict[str, Import]()
+    for node in tree.body:
+        typing_only = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for one in imported(node.body if isinstance(node, ast.If) and typing_only else [node]):
+            imports[one.binds] = one
+        for name in _names_of(node):
+            own = "\n".join(lines[_first_line(node) - 1 : node.end_lineno])
+            found.setdefault(name, Definition(module, name, own, names_in(node) - {name}))
+    title = (ast.get_docstring(tree) or "").partition("\n")[0].rstrip(".")
+    return ModuleCode(title, found, imports)
+
+
+def _home(one: Import) -> str:
+    """Return the module that defines what is imported from a module or at the door of a room."""
+    if one.name in code_of(one.module).definitions:
+        return one.module
+    return str(getattr(import_module(one.module), one.name or "").__module__)
 
 
 def names_in(tree: ast.AST) -> frozenset[str]:
-    """The names that a piece of code reads, wherever they come from."""
-    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    """Return the names that code reads from around it."""
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    inside = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    if not isinstance(tree, ast.Module):
+        inside |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return frozenset(node.id for node in names) - inside
 
 
-@cache
-def _pieces() -> tuple[dict[str, Piece], list[Import]]:
-    """Every piece by its name, and what the modules of pieces import from elsewhere."""
-    found, imports = dict[str, Piece](), list[Import]()
-    for module in _MODULES:
-        text = (_FOLDER / f"{module}.py").read_text(encoding="utf-8")
-        tree = ast.parse(text)
-        imports += _imports(tree)
-        for node in tree.body:
-            if (name := _name_of(node)) is None:
-                continue
-            lines = text.splitlines()[_first_line(node) - 1 : node.end_lineno]
-            piece = Piece(name, module, "\n".join(lines), names_in(node) - {name})
-            found.setdefault(name, piece)
-    return found, imports
-
-
-@cache
-def _titles() -> dict[str, str]:
-    titles = {}
-    for module in _MODULES:
-        doc = ast.get_docstring(ast.parse((_FOLDER / f"{module}.py").read_text(encoding="utf-8")))
-        titles[module] = (doc or "").splitlines()[0].rstrip(".")
-    return titles
-
-
-def _name_of(node: ast.stmt) -> str | None:
+def _names_of(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return node.name
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-        return node.targets[0].id
-    return None
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+    return [one.id for one in targets if isinstance(one, ast.Name)]
 
 
 def _first_line(node: ast.stmt) -> int:
@@ -121,14 +175,13 @@ def _first_line(node: ast.stmt) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
-def _imports(tree: ast.Module) -> Iterator[Import]:
-    for node in tree.body:
+def imported(code: ast.Module | Sequence[ast.stmt]) -> Iterator[Import]:
+    """Yield what code imports at its top."""
+    for node in code.body if isinstance(code, ast.Module) else code:
         if isinstance(node, ast.Import):
             yield from (Import(alias.name, None, alias.asname) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if module != "__future__" and not module.startswith("rlc."):
-                yield from (Import(module, alias.name, alias.asname) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            yield from (Import(node.module or "", one.name, one.asname) for one in node.names)
 
 
 def _import_lines(imports: Iterable[Import]) -> str:
@@ -146,7 +199,7 @@ def _import_lines(imports: Iterable[Import]) -> str:
             names = {one.name for one in section if one.module == module and one.name}
             ordered = sorted(names, key=lambda name: (not name.isupper(), name.islower(), name))
             line = f"from {module} import {', '.join(ordered)}"
-            if len(line) > _WIDTH:
+            if len(line) > WIDTH:
                 inside = "".join(f"    {name},\n" for name in ordered)
                 line = f"from {module} import (\n{inside})"
             lines.append(line)

@@ -8,25 +8,37 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.algo import AdvantageScheme, needs_batch
+from rlc.algo import needs_batch, unwritten
 from rlc.catalog import (
     CATALOGUE,
     DEFAULT_DEADLINES,
     DEFAULT_GIVE_UP,
     TEMPLATES,
     aggregate_traits,
+    builtins_of,
+    code_of,
+    code_of_data,
+    is_chat,
     loss_traits,
+    max_turns,
+    may_rewrite,
     model_price,
+    preference_traits,
     provider,
+    renderer_keeps_prefix,
     source_traits,
+    tracker_traits,
     with_role,
     wrapper_traits,
 )
+from rlc.data import OWN, Code, DataError, OwnFunction, search_beside
+from rlc.emit.script.common import is_judged
+from rlc.emit.script.environments import has_grade, is_known_set, parameters_of
+from rlc.emit.script.imitate import EXAMPLES
 from rlc.lang import Diagnostic, Severity, Span, read_source
 from rlc.plan import (
     MAX_TURNS,
     STEP_TIMEOUT,
-    Chats,
     EnvPlan,
     Evaluation,
     Likelihood,
@@ -57,6 +69,7 @@ class Misfit:
 
 def misfits(plan: Plan) -> list[Diagnostic]:
     """Return an error for each thing in a plan that a script cannot do."""
+    search_beside(plan.recipe)  # for code of one's own
     stage = plan.stages[0]
     if len(plan.stages) > 1:
         second = plan.stages[1]
@@ -64,8 +77,8 @@ def misfits(plan: Plan) -> list[Diagnostic]:
         return [_placed(plan, second, Misfit(STAGES, "", message))]
     found = [_placed(plan, stage, one) for one in _of_stage(stage)]
     for expectation in plan.expectations:
-        if expectation.after:
-            message = f"`expect {expectation.text}`: a script judges nothing at its end"
+        if expectation.after and not is_judged(expectation, stage):
+            message = f"`expect {expectation.text}`: a script judges what it measures last"
             place = plan.provenance.get(f"expect {expectation.compared}", "")
             found.append(_at(plan, place, Misfit(WATCHED, "", message)))
     return found
@@ -77,9 +90,10 @@ def _of_stage(stage: StagePlan) -> Iterator[Misfit]:
     if there.hosted and there.models != CATALOGUE:
         yield Misfit(VALUE, "model.service", f"a script talks to Tinker, and not to `{there.name}`")
     if is_training(stage):
-        if stage.track:
-            name = stage.track[0].name
-            yield Misfit(WATCHED, "track", f"`{name}()`: a script writes metrics to a file only")
+        for track in stage.track:
+            if not tracker_traits(track.name).scripted:
+                what = f"`{track.name}()`: a script writes metrics to a file, and to W&B"
+                yield Misfit(WATCHED, "track", what)
         if stage.save.best:
             yield Misfit(WATCHED, "save", "`best`: a script keeps the newest checkpoints only")
         if stage.deadlines != DEFAULT_DEADLINES:
@@ -94,16 +108,19 @@ def _of_stage(stage: StagePlan) -> Iterator[Misfit]:
 def _train(stage: Training) -> Iterator[Misfit]:
     source = stage.of(Rollouts)
     for env in source.envs:
-        for message in _environment(env):
+        for message in _environment(env, stage.model.renderer):
             yield Misfit(ENVIRONMENT, f"envs.{env.name}", f"`{env.name}`: {message}")
     watched = {
         "kl_guard": source.kl_guard is not None,
         "give_up": source.give_up not in (None, DEFAULT_GIVE_UP),
         "sampling": source.sampling.concurrency is not None,
+        "heldout": stage.heldout is not None,
     }
     for name, asked in watched.items():
         if asked:
             yield Misfit(WATCHED, name, f"`{name}`: a script watches nothing of the kind")
+    if source.on_error.then == "stop" and source.batch.kind == "turns":
+        yield Misfit(WATCHED, "on_error", "`stop`: with `turns()` failed rollouts are left out")
     if source.on_error.then == "penalise":
         yield Misfit(WATCHED, "on_error", "`penalise()`: a script leaves failed rollouts out")
     for path, message in _values(stage):
@@ -117,112 +134,141 @@ def _none_for(does: str) -> Callable[[Any], Iterator[Misfit]]:
     return refused
 
 
-def _environment(env: EnvPlan) -> Iterator[str]:
-    if not source_traits(env.source).scripted:
-        yield f"a script plays environments of GEM, not of `{env.source}()`"
+def _environment(env: EnvPlan, renderer: str) -> Iterator[str]:
+    known = [one.name for one in builtins_of("env") if source_traits(one.name).scripted]
+    if env.source not in known or env.agent is not None:
+        listed = ", ".join(f"`{name}()`" for name in known)
+        yield f"a script plays {listed}, not {'agents' if env.agent else f'`{env.source}()`'}"
+        return
     for wrapper in env.wrappers:
         if not wrapper_traits(wrapper.name).scripted:
             yield f"`{wrapper.name}()` is not written by a script"
     for judging in env.judging:
         yield f"a script asks no judge, and this is `{judging.name}()`"
-    chat, template = with_role(env, "chat"), with_role(env, "template")
-    if chat is not None and chat.args.get("system"):
-        yield "`system` is not written by a script"
+    template = with_role(env, "template")
     if template is not None and template.args["name"] not in TEMPLATES:
         yield "a template from a file is not written by a script"
     own, reward = env.rollouts, env.reward
     limits = (own.max_failures, own.timeout, own.turn_timeout, own.step_timeout, own.max_turns)
     if limits != (None, None, None, STEP_TIMEOUT, MAX_TURNS):
         yield "`rollouts()` limits failures, time or turns, which a script does not"
+    rewrites = may_rewrite(env) and not renderer_keeps_prefix(renderer)
+    if is_chat(env) and rewrites and max_turns(env) != 1:
+        yield f"the renderer `{renderer}` rewrites earlier turns, which a script does not"
     plain = reward.reduce in ("turns", "sum") and reward.nonterminal is None
     if not plain or reward.shaped is not None or (reward.low, reward.high) != (None, None):
         yield "`reward()`: a script adds up the rewards of the turns"
+    yield from _graded(env) if source_traits(env.source).graded else _coded(env)
+
+
+def _graded(env: EnvPlan) -> Iterator[str]:
+    """What a script cannot do of an environment of rows with graders."""
+    files = [env.args[name] for name in ("few_shot",) if env.args.get(name)]
+    for path in (*files, *([] if is_known_set(env.id) else [env.id])):
+        if (told := _unread(path)) is not None:
+            yield told
+    for grader in env.graders:
+        if grader.grader == OWN:
+            try:
+                own = OwnFunction(grader.args["function"], grader.args["weights"])
+            except DataError as error:
+                yield str(error)
+                continue
+            if own.whole or own.awaited:
+                what = "the conversation" if own.whole else "an `async` function"
+                yield f"`{own.target}`: a script grades by the reply, not with {what}"
+        elif not has_grade(grader.grader):
+            yield f"`{grader.grader}` is not a grader of a script"
+
+
+def _coded(env: EnvPlan) -> Iterator[str]:
+    """What a script cannot do of an environment that Python code makes."""
+    if env.args.get("self_play") or env.args.get("rows"):
+        what = "self_play" if env.args.get("self_play") else "rows"
+        yield f"`{what}`: a script plays the groups of a builder, each member alone"
+    for _, code in code_of(env):
+        yield from _unknown(code)
+
+
+def _unknown(code: Code) -> Iterator[str]:
+    """Why it is not known what code takes, if it is not."""
+    try:
+        parameters_of(code.target)
+    except DataError as error:
+        yield f"what `{code.target}` takes is found out by importing it: {error}"
+
+
+def _unread(path: str) -> str | None:
+    if hub_dataset(path) is not None or path.endswith((".jsonl", ".ndjson")):
+        return None
+    return f"a script reads files of JSON lines and data sets of the hub, not {path}"
 
 
 def _values(stage: Training) -> Iterator[tuple[str, str]]:
     source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
-    loss, weighs = (
-        loss_traits(objective.loss),
-        aggregate_traits(objective.aggregate.kind).over,
-    )
+    loss, weighs = loss_traits(objective.loss), aggregate_traits(objective.aggregate.kind).over
     if source.overlap.kind != "synchronous":
         yield "overlap", f"`{source.overlap.kind}()`: a script samples, then trains"
-    if objective.kl is not None:
-        yield "kl", "`kl`: a script has no reference model"
-    if objective.teacher:
-        yield "teacher", "`teacher`: a script asks no other model"
     if objective.observations is not None:
         yield "observations", "`observations`: a script learns from replies alone"
-    if source.batch.updates > 1:
-        yield "batch", "`updates`: a script makes one update of each batch"
+    for teacher in objective.teacher:
+        if teacher.system or teacher.demonstration or teacher.top_k:
+            yield "teacher", f"`{teacher.kind}()`: a script asks for logprobs of the same tokens"
+        known = [limit for limit in (teacher.model.model.context, stage.model.context) if limit]
+        if known[:1] != [max(known, default=None)]:
+            yield "teacher", "`teacher`: its context is shorter than that of the model it teaches"
+    if stage.budget.usd is not None and (objective.kl or objective.teacher):
+        yield "budget", "`budget` in dollars: a script does not count what other models cost"
     if source.batch.resample:
         yield "batch", "`resample`: a script replaces no groups"
-    if source.sampling.max_prompt_tokens or source.sampling.max_episode_tokens:
-        yield "sampling", "`sample()`: a script limits replies, not prompts or episodes"
     if source.sampling.stop or any(env.rollouts.stop for env in source.envs):
         yield "sampling", "`stop`: in a script the renderer alone ends replies"
-    if loss.per_sequence:
-        yield (
-            "loss",
-            f"`{objective.loss.name}()`: its sequence mask is not written by a script",
-        )
+    name = objective.loss.name
     if objective.loss.program is not None and needs_batch(objective.loss.program):
-        yield (
-            "loss",
-            f"`{objective.loss.name}`: a script computes nothing over a batch beforehand",
-        )
-    if loss.reference or loss.forward:
-        yield (
-            "loss",
-            f"`{objective.loss.name}`: a script computes no other logprobs beforehand",
-        )
-    if weighs == "task":
-        yield (
-            "aggregate",
-            f"`{objective.aggregate.kind}()` is not written by a script",
-        )
+        yield "loss", f"`{name}`: a script computes nothing over a batch beforehand"
+    elif loss.forward:
+        yield "loss", f"`{name}`: a script computes no logprobs of the trainer beforehand"
     if loss.pull is not None and weighs is not None:
-        yield (
-            "aggregate",
-            f"`{objective.loss.name}()` is written with `token_sum()` only",
-        )
-    if not _computes(objective.advantage):
-        yield (
-            "advantage",
-            f"`{objective.advantage.name}` has a step that a script does not compute",
-        )
-
-
-def imitated(stage: Training) -> Chats | None:
-    """Return the chats that a stage imitates; None if it imitates something else."""
-    return next((data for data in stage.data[:1] if isinstance(data, Chats)), None)
-
-
-def _computes(scheme: AdvantageScheme) -> bool:
-    """Whether the pieces have all steps of a scheme."""
-    return not scheme.name
+        yield "aggregate", f"`{name}()` is written with `token_sum()` only"
+    for part in dict.fromkeys(unwritten(objective.advantage)):
+        name = objective.advantage.name
+        yield "advantage", f"`{name}` reads `{part}`, which a script does not compute"
 
 
 def _sft(stage: Training) -> Iterator[Misfit]:
-    data = imitated(stage)
-    if stage.heldout is not None:
-        yield Misfit(WATCHED, "heldout", "`heldout`: a script scores nothing but what it learns")
-    if data is None:
-        yield Misfit(STAGES, "data", "a script imitates the chats of a file, and nothing else")
-        return
-    if hub_dataset(data.path) is not None or not data.path.endswith((".jsonl", ".ndjson")):
-        yield Misfit(VALUE, "data", f"a script reads files of JSON lines, not {data.path}")
-    elif data.split not in (None, "train"):
-        yield Misfit(VALUE, "data", "`split`: a script reads all rows of its file")
-    if data.too_long == "drop" or data.max_tokens is not None:
-        yield Misfit(VALUE, "data", "a script takes chats of any length")
+    for name, data in zip(("data", "heldout"), stage.data, strict=False):
+        code = code_of_data(data)
+        if type(data) not in EXAMPLES:
+            what = f"`{data.word}()`: a script imitates chats, and builders of the cookbook"
+            yield Misfit(STAGES, name, what)
+        elif code is not None:
+            yield from (Misfit(VALUE, name, told) for told in _unknown(code))
+        elif (told := _unread(str(data.file))) is not None:
+            yield Misfit(VALUE, name, told)
+
+
+def _preference(stage: Training) -> Iterator[Misfit]:
+    loss = stage.of(PreferenceLoss).loss
+    traits = preference_traits(loss.name)
+    if traits.labelled or traits.likelihood:
+        yield Misfit(VALUE, "loss", f"`{loss.name}()`: a script compares pairs alone")
+    for name, data in zip(("data", "heldout"), stage.data, strict=False):
+        names = [getattr(data, one, "") for one in ("prompt", "chosen", "rejected")]
+        if names != [None, None, None]:
+            what = f"`{data.word}()`: a script learns from `pairs()` with the usual names of fields"
+            yield Misfit(VALUE, name, what)
+        elif (told := _unread(str(data.file))) is not None:
+            yield Misfit(VALUE, name, told)
+    if stage.budget.usd is not None and stage.of(PreferenceLoss).reference is not None:
+        what = "`budget` in dollars: a script does not count what other models cost"
+        yield Misfit(WATCHED, "budget", what)
 
 
 _BY_KIND: Table[Callable[[Any], Iterator[Misfit]]] = Table(
     {
         PolicyGradient: _train,
         Likelihood: _sft,
-        PreferenceLoss: _none_for("learns from preferences"),
+        PreferenceLoss: _preference,
         Evaluation: _none_for("evaluates"),
     }
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from rlc.algo import draw
 from rlc.catalog import with_role
 from rlc.envs import JUDGE, PlayableEnv, TaskKey
 from rlc.runtime.records import Rollout, grouped
@@ -205,23 +206,6 @@ class TaskStream:
             self.cursor[key] = position + 1
         self._rows[name, number] = row = position % curriculum.count
         return evolve(task, row=row)
-
-
-def draw(weights: dict[str, float], cursor: dict[str, int], count: int) -> list[tuple[str, int]]:
-    """Return the next ``count`` tasks as (environment, task number), and advance ``cursor``.
-
-    Each environment's share stays within one task of its weight: the one furthest behind is next,
-    ties in the order of the recipe. The sequence depends only on the weights and the cursor, so a
-    resumed run continues where it stopped.
-    """
-    total, tasks = sum(weights.values()), list[tuple[str, int]]()
-    for _ in range(count):
-        after = sum(cursor[env] for env in weights) + 1
-        shortfalls = {env: w / total * after - cursor[env] for env, w in weights.items()}
-        env = max(shortfalls, key=lambda name: shortfalls[name])
-        tasks.append((env, cursor[env]))
-        cursor[env] += 1
-    return tasks
 
 
 def new_cursor(envs: Sequence[str]) -> dict[str, int]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlc.catalog import LIKELIHOOD
 from rlc.plan import AnyData, Demonstrations, PreferredPairs, Samples, StagePlan, Training, is_read
@@ -21,7 +20,6 @@ from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.file_examples import file_examples
 from rlc.runtime.stages.samples import demonstrations, part_of, preferred, samples
 from rlc.runtime.updates.datums import TrainingDatum, shifted
-from rlc.seeds import derive_seed
 
 if TYPE_CHECKING:
     from tinker import types
@@ -100,17 +98,6 @@ def examples_file(stage: StagePlan, data: AnyData) -> str:
 def is_due(stage: Training, step: int) -> bool:
     """Return whether the held-out data of a stage is scored after a step."""
     return step == stage.steps or (stage.every is not None and step % stage.every == 0)
-
-
-def sampled_examples(seed: int, stage: str, count: int, batch: int, step: int) -> Iterator[int]:
-    """Yield the numbers of a step's examples; each epoch has a random order of all."""
-    orders = dict[int, npt.NDArray[np.int64]]()
-    for number in range((step - 1) * batch, step * batch):
-        epoch, place = divmod(number, count)
-        if epoch not in orders:
-            stream = derive_seed(seed, "examples", stage, epoch)
-            orders[epoch] = np.random.default_rng(stream).permutation(count)
-        yield int(orders[epoch][place])
 
 
 _AT_ONCE = 128  # sequences of a forward pass

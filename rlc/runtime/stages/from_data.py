@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from attrs import define, field
 
+from rlc.algo import sampled_examples
 from rlc.catalog import LIKELIHOOD
 from rlc.plan import (
     FromData,
@@ -32,7 +33,6 @@ from rlc.runtime.stages.examples import (
     heldout_node,
     is_due,
     load_examples,
-    sampled_examples,
 )
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
 from rlc.runtime.updates import optimizer

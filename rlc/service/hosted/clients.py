@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import tinker
@@ -16,6 +15,7 @@ from attrs import define, field, frozen
 from tinker import types
 
 from rlc.plan import elapsed
+from rlc.seeds import sample_seed
 from rlc.service.hosted.refusals import translate, translate_in_client
 from rlc.service.hosted.sdk import result_of, snapshot, start_thread
 from rlc.service.interface import (
@@ -123,12 +123,6 @@ def own_tokenizer(client: tinker.TrainingClient | tinker.SamplingClient, name: s
         why = str(error).strip().split("\n")[0][:200]
         hint = "it comes from the Hugging Face hub, or from its cache on this machine"
         raise ServiceError(f"cannot load the tokenizer `{name}`: {why}", hint) from error
-
-
-def sample_seed(seed: int, index: int) -> int:
-    """Return the seed of sample ``index`` of a seeded request, if each is requested alone."""
-    digest = blake2b(f"{seed}/{index}".encode(), digest_size=4).digest()
-    return int.from_bytes(digest) % 2**31
 
 
 @define(eq=False)

@@ -16,7 +16,8 @@ from rlc.algo.expressions.behaviour import derivative, direction
 from rlc.algo.expressions.evaluate import preference_loss_and_grad
 from rlc.algo.expressions.formula import derivative_formula, formula
 from rlc.algo.expressions.inputs import LENGTHS, OF_TOKENS
-from rlc.algo.expressions.vocabulary import INPUTS, evaluate, trained
+from rlc.algo.expressions.interpret import evaluate
+from rlc.algo.expressions.vocabulary import INPUTS, trained
 from rlc.algo.preferences import preference_program
 from rlc.catalog.index import known_preference, names_of
 

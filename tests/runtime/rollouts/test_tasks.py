@@ -9,8 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlc.algo.order import draw
 from rlc.pricing.tokens import tasks_of
-from rlc.runtime.rollouts.tasks import draw, new_cursor
+from rlc.runtime.rollouts.tasks import new_cursor
 
 weights = st.dictionaries(st.sampled_from("abcd"), st.floats(0.1, 10), min_size=1, max_size=4)
 

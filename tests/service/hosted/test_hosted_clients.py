@@ -13,7 +13,8 @@ from attrs import define, field
 from tinker import types
 from tinker.lib.public_interfaces.api_future import AwaitableConcurrentFuture
 
-from rlc.service.hosted.clients import HostedSamplingClient, Patience, sample_seed
+from rlc.seeds import sample_seed
+from rlc.service.hosted.clients import HostedSamplingClient, Patience
 from rlc.service.hosted.refusals import notice
 from rlc.service.hosted.sdk import result_of
 
