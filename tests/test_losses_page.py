@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "losses.md").read_text(encoding="utf-8")
 def test_it_lists_what_can_be_read_and_done() -> None:
     for entry in INPUTS["loss"].values():
         assert f"\n| `{entry.name}` | {entry.shape} | {entry.doc} |\n" in PAGE
-    for operation in OPERATIONS.values():
+    for operation in (one for one in OPERATIONS.values() if "loss" in one.kinds):
         if operation.usage.startswith(operation.name):
             assert f"\n| `{operation.usage}` | {operation.doc} |\n" in PAGE
         else:

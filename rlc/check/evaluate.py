@@ -222,7 +222,7 @@ class Evaluator:
             if decl.kind.id == "model":
                 return model_value(decl, self.value, self.recipe, self.found)
             if DECLARATIONS[decl.kind.id].open:
-                from rlc.check.expressions import own_formula  # most recipes have none
+                from rlc.check.formulas import own_formula  # most recipes have none
 
                 return own_formula(decl, self)
             field = next((field for field in decl.fields if field.name.id == "model"), None)

@@ -110,7 +110,7 @@ def check_stage(
         if union and weight is not None and "env" in values:
             complete &= _by_tasks(values, weight, recipe, reader, found)
     if "loss" in values and getattr(values["loss"].data, "program", None) is not None:
-        from rlc.check.expressions import as_known  # most recipes have none of their own
+        from rlc.check.formulas import as_known  # most recipes have none of their own
 
         values["loss"] = as_known(values["loss"], values)
     if "optimizer" in values:

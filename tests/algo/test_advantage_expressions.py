@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from attrs import frozen
 
-from rlc.algo import Builder, Episodes, compute_advantages
+from rlc.algo import Episodes, compute_advantages
+from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import ExpressionError
 from rlc.algo.expressions.reader import ExpressionReader
 from rlc.algo.scheme import scheme_of

@@ -149,7 +149,7 @@ WRONG = {
     ),
     "pair = softplus(-0.1 * (policy_chosen_logps - rejected))": (
         "RL0640",
-        "there is no `policy_chosen_logps` in a preference loss",
+        "there is no `policy_chosen_logps` in the preference loss",
     ),
     "pair = log(rejected - chosen)": (
         "RL0657",
@@ -161,7 +161,7 @@ WRONG = {
     ),
     "spare = chosen * 2  pair = softplus(0.1 * (rejected - chosen))": (
         "RL0645",
-        "the loss is not made of `spare`",
+        "the preference loss is not made of `spare`",
     ),
     "pear = softplus(rejected - chosen)": ("RL0647", "nothing says what the loss `mine` is"),
     "pair = softplus(rejected - chosen)  reply = softplus(-logp)": (
