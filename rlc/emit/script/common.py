@@ -48,7 +48,7 @@ def when(condition: Any, *lines: T) -> Sequence[T]:
 
 def assigned(name: str, plain: Any, comment: str = "") -> str:
     """Write a value under a name."""
-    return written(named(f"{name} = ", value(plain))) + comment
+    return written(named(f"{name} = ", value(plain)), after=len(comment)) + comment
 
 
 def origin(plan: Plan, stage: Training, path: str) -> str:
