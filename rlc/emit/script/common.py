@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -54,7 +55,7 @@ def assigned(name: str, plain: Any, comment: str = "") -> str:
 def origin(plan: Plan, stage: Training, path: str) -> str:
     """What decided a value, as the end of a line."""
     told = plan.provenance.get(f"stages.{stage.name}.{path}", "")
-    return f"  # {told}" if told else ""
+    return f"  # {told.replace(plan.recipe, os.path.basename(plan.recipe))}" if told else ""
 
 
 def constants(plan: Plan, stage: Training) -> Iterator[str]:

@@ -61,8 +61,8 @@ def _docstring(plan: Plan, stage: Training, name: str, packages: Sequence[str]) 
     usage = f"python {name} [--steps N] [--metrics metrics.jsonl]"
     yield f'"""{os.path.basename(plan.recipe)}: {stage.name}, on Tinker: {usage}'
     yield ""
-    yield f"Written by rlc {__version__} (plan {plan_hash(plan)[:12]}); comments name the place of"
-    yield "the recipe that decided a value. The same seed gives what `rlc run` gives on that server."
+    yield f"Written by rlc {__version__} (plan {plan_hash(plan)[:12]}); comments name the place in"
+    yield "the recipe that decided a value. The same seed gives what `rlc run` gives on a server."
     yield f"It needs {', '.join(packages)}; TINKER_API_KEY, or TINKER_BASE_URL."
     for one in plan.expectations:
         yield f"Expected{'' if one.after else ', and so when this was written'}: {one.text}"
