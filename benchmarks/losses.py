@@ -35,8 +35,7 @@ from loss_functions import WRITTEN, as_custom
 from serving import BASE, KEY, serving
 from tinker import types
 
-from rlc.algo import Builder, Program, torch_function
-from rlc.catalog.index import service_loss_traits
+from rlc.algo import LOSSES, Program, torch_function
 from rlc.plan.parts import LossPlan
 from rlc.runtime.updates.datums import TrainingDatum
 from rlc.runtime.updates.optimizer import compiled
@@ -70,10 +69,8 @@ def batch(name: str) -> list[types.Datum]:
 
 def expression(name: str) -> Program:
     """A loss as a recipe would write it."""
-    traits, builder, config = service_loss_traits(name), Builder(), WRITTEN[name].config or {}
-    assert traits.written is not None
-    settings = {param: builder.number(config[key]) for param, key in traits.config.items()}
-    return builder.program(traits.written(builder, settings))
+    loss, config = LOSSES[name], WRITTEN[name].config or {}
+    return loss.text.program("loss", {param: config[key] for param, key in loss.settings.items()})
 
 
 def as_own(data: Sequence[types.Datum], own: Program) -> list[types.Datum]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from tinker import types
 
-from rlc.algo.losses import builtin_loss_and_grad
+from rlc.algo.served import builtin_loss_and_grad
 from rlc.service.engine.custom_loss import CustomLoss
 from rlc.service.engine.losses import combined
 

@@ -220,6 +220,7 @@ MAY_NAME = (
     "projects",  # `agent` is a template
     "algo.aggregate",
     "algo.losses",
+    "algo.served",
     "envs.build",
     "envs.gem",
     "envs.openreward",

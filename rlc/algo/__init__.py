@@ -1,8 +1,9 @@
 """The mathematics of post-training: pure functions on float64 arrays.
 
 Read ``scheme`` first: what an advantage scheme is. ``advantages`` applies one to ``episodes``
-(columns of rewards to returns, then statistics over scopes). ``losses`` and ``kl`` are the formulas
-that a service is checked against, ``expressions`` those of a recipe's own losses and rewards.
+(columns of rewards to returns, then statistics over scopes). ``expressions`` is the language of
+formulas: those of a recipe, and those that come with rlc (``texts``). ``served`` has the losses of
+the service, ``losses`` those of preferences.
 ``aggregate`` has the weights of tokens, ``schedules`` the learning rates.
 """
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.build import *
     from rlc.algo.expressions.evaluate import *
     from rlc.algo.expressions.formula import *
+    from rlc.algo.expressions.inputs import *
     from rlc.algo.expressions.interpret import *
     from rlc.algo.expressions.known import *
     from rlc.algo.expressions.program import *
@@ -25,11 +27,12 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.reader import *
     from rlc.algo.expressions.vocabulary import *
     from rlc.algo.kl import *
-    from rlc.algo.losses import *
     from rlc.algo.order import *
+    from rlc.algo.preferences import *
     from rlc.algo.rewards import *
     from rlc.algo.schedules import *
     from rlc.algo.scheme import *
+    from rlc.algo.served import *
     from rlc.algo.texts import *
 else:
     from rlc.doors import door
@@ -43,25 +46,28 @@ else:
         columns: advantage_functions unwritten
         errors: AlgorithmError
         expressions.behaviour: degree direction overflows_at ratio_is_bounded unbounded
-        expressions.build: Builder validate
-        expressions.evaluate: batch_values changed_share
+        expressions.build: validate
+        expressions.evaluate: batch_values changed_share preference_loss_and_grad
         expressions.formula: derivative_formula formula
+        expressions.inputs: Input
         expressions.interpret: shaped_reward
-        expressions.known: Candidate KnownLoss known_loss
+        expressions.known: Candidate KnownLoss known_loss known_preference
         expressions.reader: ExpressionReader
-        expressions.program: ExpressionError Kind NUMBER Program Shape
+        expressions.program: ExpressionError INPUT Kind NUMBER Program Shape
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
-        expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE after_batch
-            differentiable functions_of is_reward needs_batch reads_trainer
+        expressions.vocabulary: INPUTS OPERATIONS Operation SHARE after_batch differentiable
+            functions_of is_reward needs_batch reads_trainer trained
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
-        losses: LOSSES PAIRWISE builtin_loss_and_grad divergence kto
         order: draw sampled_examples
+        preferences: preference_candidates preference_derivatives preference_formula
+            preference_lines preference_program
         rewards: outweighing pass_at_k reduce_rewards reward_shape
         schedules: learning_rate
         scheme: AdvantageScheme AdvantageStep Baseline CONDITIONS Clip Returns RunningBaseline Scale
             WeightedSum divides_by_mean has_running keeps_single no_advantage reads running_decays
             scheme_of scheme_of_returns scope_of statistics with_step
+        served: LOSSES RATIO_MASK SAMPLED ServedLoss builtin_loss_and_grad
         texts: FormulaText formula_texts
         """,
     )

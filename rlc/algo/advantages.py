@@ -103,7 +103,7 @@ class _Evaluation:
         for at, node in enumerate(program.nodes):
             given, shape_of = [values[arg] for arg in node.args], [of[arg] for arg in node.args]
             value = self._node(at, node, given, shape_of, of[at])
-            made = [nothing[arg] for arg in node.args if spread[arg]]
+            made = [self.widened(nothing[x], of[x], of[at]) for x in node.args if spread[x]]
             zero = np.logical_and.reduce(np.broadcast_arrays(*made)) if made else value == 0
             if node.op == "/":
                 stays = self.widened(given[0] == 0, shape_of[0], of[at])

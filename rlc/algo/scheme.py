@@ -397,7 +397,7 @@ class _Following:
         scaled = b.apply("/", self.value, self._divisor(step, size))
         if step.kind == "std_of_others":
             scaled = b.apply("where", b.apply(">", size, number(0)), scaled, self.value)
-        elif step.kind in ("mean", "nonzero_share") or step.tolerance:
+        elif step.kind in ("mean", "nonzero_share") or step.tolerance or step.eps >= 0.01:
             least = number(step.tolerance)
             scaled = b.apply("where", b.apply(">", size, least), scaled, number(0))
         if raw and step.kind == "mean":

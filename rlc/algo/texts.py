@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlc.algo.expressions.program import ExpressionError, Kind
-from rlc.algo.expressions.reader import ExpressionReader
-from rlc.lang import BlockDecl, Source
+from rlc.algo.expressions.program import ExpressionError, Kind, Program
 from rlc.records import frozen
 
+if TYPE_CHECKING:
+    from rlc.algo.expressions.reader import ExpressionReader
+    from rlc.lang import BlockDecl
+
 FOLDER = os.path.join(os.path.dirname(__file__), "formulas")
-_COMMENT, _HEAD, _BODY = r"^((?:#[^\n]*\n)*)", r"(\w+) (\w+)", r"(\([^)]*\)) ({\n.*?^})$"
+_COMMENT, _HEAD, _BODY = r"^((?:#[^\n]*\n)*)", r"(\w+) (\w+)", r"(\([^)]*\)|) ({\n.*?^})$"
 _DECLARATION = re.compile(_COMMENT + _HEAD + _BODY, re.MULTILINE | re.DOTALL)
+_DIGITS = "-.0123456789"
+_PARAMETER = re.compile(r"(\w+) = ([\w.+-]+)")
 
 
 @frozen(eq=False)
@@ -37,6 +41,7 @@ class FormulaText:
     @cached_property
     def decl(self) -> BlockDecl:
         """The declaration in the text."""
+        from rlc.lang import BlockDecl, Source
         from rlc.lang.syntax import parse
 
         recipe, found = parse(Source(self.name, self.text))
@@ -45,16 +50,39 @@ class FormulaText:
         assert not found, found[0].message
         return decl
 
-    def read(self, kind: Kind, given: Mapping[str, Any]) -> ExpressionReader:
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The parameters with their defaults: numbers, words, truth values, or None."""
+        words = {"none": None, "true": True, "false": False}
+        return {
+            name: float(value) if value[0] in _DIGITS else words.get(value, value)
+            for name, value in _PARAMETER.findall(self.head)
+        }
+
+    def read(
+        self, kind: Kind, given: Mapping[str, Any], inputs: Collection[str] = ()
+    ) -> ExpressionReader:
         """Return a reader that has read the formula, its parameters as ``given``: numbers, words
-        and truth values. Raise ExpressionError if it cannot be read with these."""
-        reader = ExpressionReader(kind, given=given)
+        and truth values; those among ``inputs`` are read like inputs. Raise ExpressionError if it
+        cannot be read with these."""
+        from rlc.algo.expressions.reader import ExpressionReader
+
+        reader = ExpressionReader(kind, inputs, given)
         for field in self.decl.fields:
             try:
                 reader.define(field)
             except ExpressionError as error:
                 raise ExpressionError(f"{field.span.text} of {self.name}: {error}", "") from error
         return reader
+
+    def program(
+        self, kind: Kind, given: Mapping[str, Any], inputs: Collection[str] = ()
+    ) -> Program:
+        """Return the program of the last part, as :meth:`read` reads it."""
+        reader = self.read(kind, given, inputs)
+        node = reader.parts[self.decl.fields[-1].name.id]
+        assert node is not None
+        return reader.builder.program(node)
 
 
 @cache

@@ -42,7 +42,8 @@ else:
         builtins.training: DEFAULT_BUDGET DEFAULT_DEADLINES DEFAULT_FAILURE DEFAULT_GIVE_UP PRICES
             retry_then
         builtins.wrappers: ASKED JUDGED OBSERVED TEMPLATES
-        declarations: DECLARATIONS EVAL EXPECT MODEL_FIELDS PARAM_TYPES STAGES SWEEP TRAINING
+        declarations: DECLARATIONS EVAL EXPECT EXPRESSION_KINDS MODEL_FIELDS OWN_LOSSES PARAM_TYPES
+            STAGES SWEEP TRAINING
         environments: code_of code_of_data code_of_stage comparers_of decides env_facts files_of
             history_of is_chat is_included is_rewarded judges_of located_files located_stages
             makes_text max_turns may_rewrite opponent_name own_code paths_in played_as
@@ -53,17 +54,18 @@ else:
             prices_as_of published_at recommended_rate renderer_fits renderer_keeps_prefix
             renderer_names textarena_facts tokenizer_of
         index: BUILTINS KINDS aggregate_traits builtins_of can_weigh find_anywhere find_builtin
-            grader_traits how_to_make is_taken known_loss learns_targets_alone loss_traits
-            metric_traits names_of opponent_traits preference_traits service_loss_traits
-            service_settings source_traits teacher_traits tracker_traits words_of wrapper_traits
+            grader_traits how_to_make is_taken known_loss known_preference learns_targets_alone
+            loss_traits metric_traits names_of opponent_traits preference_losses
+            preference_program preference_traits service_loss_traits service_settings source_traits
+            teacher_traits tracker_traits words_of wrapper_traits
         keys: DOTENV is_provided provide_keys read_dotenv
         metrics: find_metric measurable metric_name metrics_of watched
         plan_files: plan_from_file plan_to_file recipe_in_file
         providers: CATALOGUE Provider ProviderError asks_older_weights dollars find_provider
             limits_of model_price nearest_model price_source provider provider_names
             reread_providers service_of stage_limits
-        records: Args Builtin Declaration LossTraits MODEL_FOLDER Param REQUIRED SCALARS Signature
-            WatchedMetric
+        records: Args Builtin Declaration LossTraits MODEL_FOLDER Param PreferenceTraits REQUIRED
+            SCALARS Signature WatchedMetric
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError
             find_weights is_run_weights layer_kind model_of weights_folder
         schema: plan_schema

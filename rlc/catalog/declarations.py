@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from rlc.catalog.builtins.losses import DEFAULT_AGGREGATE
 from rlc.catalog.builtins.stages import NO_ADVANTAGE
 from rlc.catalog.builtins.training import (
@@ -27,6 +30,9 @@ from rlc.catalog.records import (
     word,
 )
 from rlc.plan import RUN_WEIGHTS, MetricPlan
+
+if TYPE_CHECKING:
+    from rlc.algo import Kind as ExpressionKind
 
 # Paths of states of other services than Tinker, whose have a form of their own.
 _OTHER_STATES = r"(?!tinker|local|https?)[a-z][a-z0-9+.-]*://.+"
@@ -86,6 +92,12 @@ TRAIN_FIELDS = (
         "a model that scores each token, or one for each environment; by default none",
         (),
         named=True,
+    ),
+    optional(
+        "observations",
+        "float",
+        "weight of the log-likelihood of what comes between replies (ECHO); by default none",
+        above=0,
     ),
     _OPTIMIZER,
     Param("overlap", "overlap", "whether sampling and training overlap", DEFAULT_OVERLAP),
@@ -218,6 +230,20 @@ ADVANTAGE_FIELDS = (
     Param("require", "expression", "where it is 0 there is no advantage, and the run stops", None),
 )
 
+PREFERENCE_LOSS_FIELDS = (
+    Param(
+        "pair", "expression", "a loss for each pair of replies, of which a step has a mean", None
+    ),
+    Param("reply", "expression", "a loss for each labelled reply, in place of one of pairs", None),
+)
+
+# Declarations that are blocks of expressions, with the kind of these; of them those of losses.
+EXPRESSION_KINDS: Mapping[str, ExpressionKind] = {
+    "loss": "loss",
+    "advantage": "advantage",
+    "preference_loss": "preference",
+}
+OWN_LOSSES = ("loss", "preference_loss")
 EVAL, SWEEP, EXPECT = "eval", "sweep", "expect"
 
 DECLARATIONS = {
@@ -319,6 +345,14 @@ DECLARATIONS = {
             "what is checked before the run, or after it",
             aliases="assert require ensure check",
             form="expect main.cost.high < $20",
+        ),
+        Declaration(
+            "preference_loss",
+            "a loss over preferences of one's own: named parts, then `pair` or `reply`",
+            PREFERENCE_LOSS_FIELDS,
+            open=True,
+            example="margin = chosen - chosen_ref - (rejected - rejected_ref)\n"
+            "pair = softplus(-0.1 * margin)",
         ),
     )
 }

@@ -34,7 +34,7 @@ from rlc.catalog.records import (
     WrapperTraits,
 )
 from rlc.errors import Error
-from rlc.plan import AggregatePlan, KlPlan, LossPlan, TeacherPlan
+from rlc.plan import AggregatePlan, KlPlan, LossPlan, PreferenceLossPlan, TeacherPlan
 from rlc.records import evolve
 
 if TYPE_CHECKING:
@@ -190,7 +190,6 @@ aggregate_traits = partial(_traits, "aggregate", AggregateTraits, "aggregation")
 data_traits = partial(_traits, "data", DataTraits, "data")
 source_traits = partial(_traits, "env", SourceTraits, "environment source")
 wrapper_traits = partial(_traits, "wrapper", WrapperTraits, "wrapper")
-preference_traits = partial(_traits, "preference_loss", PreferenceTraits, "loss over preferences")
 teacher_traits = partial(_traits, "teacher", TeacherTraits, "teacher")
 grader_traits = partial(_traits, "grader", GraderTraits, "grader")
 metric_traits = partial(_traits, "metric", MetricTraits, "metric")
@@ -201,6 +200,32 @@ tracker_traits = partial(_traits, "tracker", TrackerTraits, "tracker")
 def loss_traits(loss: LossPlan) -> LossTraits:
     """Return the traits of a loss. Raise UnknownBuiltinError if the service has no such loss."""
     return service_loss_traits(loss.name) if loss.program is None else own_loss_traits(loss.program)
+
+
+def preference_program(loss: PreferenceLossPlan) -> Program:
+    """Return the program of a loss over preferences. Raise UnknownBuiltinError if there is no such
+    loss."""
+    from rlc.algo import preference_program
+
+    if loss.program is not None:
+        return loss.program
+    if ("preference_loss", loss.name) not in _BY_NAME:
+        raise UnknownBuiltinError(f"there is no loss over preferences `{loss.name}()`")
+    return preference_program(loss.name, loss.config)
+
+
+def preference_traits(loss: PreferenceLossPlan) -> PreferenceTraits:
+    """Return the traits of a loss over preferences. Raise UnknownBuiltinError if there is no such
+    loss."""
+    program = loss.program or preference_program(PreferenceLossPlan(loss.name, {}))
+    words = {word for name in program.inputs for word in name.split("_")}
+    return PreferenceTraits("ref" in words, program.shape == "reply", "length" in words)
+
+
+def preference_losses(trait: str) -> list[str]:
+    """Return the names of the losses over preferences with a trait."""
+    names = names_of("preference_loss")
+    return [n for n in names if getattr(preference_traits(PreferenceLossPlan(n, {})), trait)]
 
 
 def can_weigh(aggregate: AggregatePlan, loss: LossPlan) -> bool:
@@ -244,15 +269,26 @@ def service_settings(loss: str) -> dict[str, float | None]:
     return {k: traits.usual_pull if k == traits.pull else default for k, default in keys.items()}
 
 
+def known_preference(program: Program) -> KnownLoss | None:
+    """Return the loss over preferences that an expression is; None if it is none that comes with
+    rlc."""
+    from rlc.algo import known_preference, preference_candidates
+
+    return known_preference(program, preference_candidates())
+
+
 def known_loss(program: Program) -> KnownLoss | None:
     """Return the service's loss that equals an expression, with the service's settings; or None."""
-    from rlc.algo import Candidate, known_loss
+    from rlc.algo import LOSSES, Candidate, known_loss
 
-    written = [b for b in builtins_of("loss") if b.traits.written is not None]
-    candidates = [Candidate(b.name, tuple(b.traits.config), b.traits.written) for b in written]
+    candidates = [
+        Candidate(name, tuple(loss.settings), loss.program)
+        for name, loss in LOSSES.items()
+        if service_loss_traits(name).published
+    ]
     if (found := known_loss(program, candidates)) is None:
         return None
-    keys = service_loss_traits(found.name).config
+    keys = LOSSES[found.name].settings
     return evolve(found, config={keys[name]: value for name, value in found.config.items()})
 
 

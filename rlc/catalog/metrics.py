@@ -146,6 +146,11 @@ ENTRIES = (
     MetricEntry(("teacher/forward_kl",), ("train", "sft"), low=0, needs=_names_targets),
     _share("teacher/mass", of=("train", "sft"), needs=_names_targets),
     MetricEntry(
+        ("observations/nll",),
+        low=0,
+        needs=lambda s: bool(s.policy_gradient and s.policy_gradient.observations),
+    ),
+    MetricEntry(
         ("baseline/{env}", "baseline/{env}/{role}"),
         needs=lambda s: bool(s.policy_gradient and has_running(s.policy_gradient.advantage)),
     ),

@@ -10,7 +10,7 @@ from rlc.plan import EnvPlan, LossPlan
 from rlc.records import evolve, field, frozen
 
 if TYPE_CHECKING:
-    from rlc.algo import Builder, Program
+    from rlc.algo import Program
     from rlc.data import CodeKind, Holds
 
 
@@ -175,7 +175,7 @@ class Builtin:
     doc: str
     build: Callable[[Args], Any]
     params: tuple[Param, ...] = ()
-    formula: tuple[str, ...] = ()
+    formula: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     more: Callable[[str], Signature] | None = None
     not_after: Mapping[str, str] = field(factory=dict)
     word: bool = False
@@ -183,6 +183,10 @@ class Builtin:
     traits: Any = None
     aliases: str = ""  # its names in other libraries, for suggestions
     example: str = ""
+
+    def formulas(self) -> tuple[str, ...]:
+        """Return the lines of its formula; none if it has none."""
+        return self.formula() if callable(self.formula) else self.formula
 
     def usage(self) -> str:
         """Return the shortest way to write it, with required arguments: ``adam(learning_rate)``."""
@@ -331,8 +335,7 @@ class LossTraits:
     stage's reference. ``weighted``: it is not of degree one in the advantages, so the weight of a
     sequence is an input of its own. ``forward``: it reads the trainer's logprobs before the
     gradient, in a forward pass. ``unbounded``: a recipe's own loss without its bounds on what
-    depends on ``logp``; None if it has none. ``written``: the loss as an expression, the node that
-    a builder makes from those of its parameters.
+    depends on ``logp``; None if it has none.
     """
 
     config: Mapping[str, str] = field(factory=dict)
@@ -350,7 +353,6 @@ class LossTraits:
     weighted: bool = False
     forward: bool = False
     unbounded: Program | None = None
-    written: Callable[[Builder, Mapping[str, int]], int] | None = None
 
     def range_of(self, loss: LossPlan) -> tuple[float, float] | None:
         """Return the smallest and the largest ratio that count; None without a clip."""
@@ -372,16 +374,13 @@ class LossTraits:
 
 @frozen(eq=False)
 class PreferenceTraits:
-    """Traits of a loss over preferences. ``reference``: it needs the logprobs of a reference.
-    ``labelled``: it takes single replies with labels, otherwise pairs. ``mean``: the score of a
-    reply is taken per token. ``likelihood``: it also raises the log-likelihood of the better
-    replies, of the tokens of the ``reply`` or of ``all``. ``usual_beta``: the usual range."""
+    """Traits of a loss over preferences, which follow from what it reads. ``reference``: it needs
+    the logprobs of a reference. ``labelled``: it takes single replies with labels, otherwise pairs.
+    ``mean``: the score of a reply is taken per token."""
 
-    reference: bool = False
-    labelled: bool = False
-    mean: bool = False
-    likelihood: Literal["reply", "all"] | None = None
-    usual_beta: tuple[float, float] = (0.001, 2.0)
+    reference: bool
+    labelled: bool
+    mean: bool
 
 
 @frozen(eq=False)

@@ -26,6 +26,7 @@ from rlc.plan import (
     TINKER,
     EndpointPlan,
     EnvPlan,
+    LossPlan,
     ModelPlan,
     Plan,
     hub_dataset,
@@ -38,6 +39,7 @@ from rlc.records import evolve, frozen
 
 _HERE = ("numpy", "torch", "transformers", "safetensors", TINKER_SDK, COOKBOOK)
 _HOSTED = ("numpy", "transformers", TINKER_SDK, COOKBOOK)
+_BRIDGED = ("httptools", "starlette", "uvicorn")
 _OF_HUB, _OF_COLUMNS, _OF_OWN_LOSSES = "datasets", "pyarrow", "torch"
 _KEYS = {"openrouter": Key("OPENROUTER_API_KEY", "for the models that the game asks itself")}
 # What an environment does when it is made, for people.
@@ -94,8 +96,8 @@ def requirements_of(stage: str, parts: Mapping[str, Any]) -> Iterator[Requiremen
     for name in ("data", "heldout"):
         if (data := parts.get(name)) is not None:
             yield from _of_data(data, name, stage)
-    loss: Any = parts.get("loss")
-    if getattr(loss, "program", None) is not None:
+    loss = parts.get("loss")
+    if isinstance(loss, LossPlan) and loss.program is not None:
         what = f"`{loss.name}` is traced with it"
         by = f"the loss `{loss.name}`"
         yield Requirement("package", _OF_OWN_LOSSES, "loss", by, purpose=what)
@@ -119,6 +121,8 @@ def service_packages(service: str) -> dict[str, str]:
         return dict.fromkeys(_HERE, LOCAL)
     there = find_provider(service)
     own = {} if there is None or there.package is None else {there.package: ""}
+    if there is not None and there.bridge is not None:
+        own = dict.fromkeys(_BRIDGED, "serve")
     return dict.fromkeys(_HOSTED, TINKER) | own
 
 

@@ -124,7 +124,7 @@ def _entries() -> Iterator[NameEntry]:
             "declaration", each.kind, each.doc, each.written(), each.fields, (), example
         )
     for b in (b for kind in KINDS for b in BUILTINS if b.kind == kind):
-        yield NameEntry(b.kind, b.name, b.doc, b.usage(), b.params, b.formula, example_of(b))
+        yield NameEntry(b.kind, b.name, b.doc, b.usage(), b.params, b.formulas(), example_of(b))
     for kind, inputs in INPUTS.items():
         for item in inputs.values():
             facts = {"of a": kind, "is one": f"each {item.shape}"}

@@ -54,7 +54,7 @@ def analyse(
         if decl.kind.id not in STAGES:
             _alone(decl, evaluator)
     for decl in scope.in_order:
-        if is_made(decl):
+        if is_made(decl, scope.templates):
             evaluator.block(decl, decl.name)
     stages: dict[str, CheckedStage] = {}
     # Evaluations come last: they take what they do not say from the stages that they evaluate. What
@@ -112,7 +112,7 @@ def _alone(decl: NamedDecl, evaluator: Evaluator) -> BlockDecl | None:
     """Check a declaration with parameters by its defaults; return the block that it then is."""
     with evaluator.inside(decl.name.id):
         whole = evaluator.uses.alone(decl)
-        made = evaluator.uses.block(whole) if is_made(whole) else whole
+        made = evaluator.uses.block(whole) if is_made(whole, evaluator.scope.templates) else whole
         if made is not None and decl.kind.id not in STAGES:
             evaluator.made(made)
     return made if isinstance(made, BlockDecl) else None

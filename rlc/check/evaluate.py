@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rlc.catalog import (
     DECLARATIONS,
     KINDS,
+    OWN_LOSSES,
     SCALARS,
     Args,
     Builtin,
@@ -136,8 +137,8 @@ class Evaluator:
                 self._models[id(expr)] = self._one(expr, want)
             return self._models[id(expr)]
         value = self._one(expr, want)
-        is_loss = value is not None and value.type == "loss"  # declared at its name, used here
-        return evolve(value, span=expr.span) if value and is_loss else value
+        of_block = value is not None and value.type in OWN_LOSSES  # declared at its name, used here
+        return evolve(value, span=expr.span) if value and of_block else value
 
     def _one(self, expr: Expr, want: Param) -> Value | None:
         if want.type == "expression" and not (isinstance(expr, Name) and expr.id == "none"):
@@ -308,7 +309,7 @@ class Evaluator:
             return None
         if name.id not in self.values and not self.may_use(decl, name):
             return None
-        whole = self.block(decl, name) if is_made(decl) else decl
+        whole = self.block(decl, name) if is_made(decl, self.scope.templates) else decl
         return None if whole is None else self.declared(whole)
 
     def may_use(self, decl: NamedDecl, name: Name) -> bool:

@@ -26,14 +26,17 @@ from rlc.algo import (
     overflows_at,
     ranges,
     scheme_of,
+    trained,
 )
 from rlc.catalog import (
+    EXPRESSION_KINDS,
     FORMAT,
     Param,
     finds_answers,
     grader_traits,
     judges_of,
     known_loss,
+    known_preference,
     with_role,
 )
 from rlc.check.scalars import NUMBERS, WORD, describe
@@ -56,19 +59,24 @@ from rlc.lang import (
     Span,
     replace,
 )
-from rlc.plan import RECOGNISED, EnvPlan, LossPlan
+from rlc.plan import RECOGNISED, EnvPlan, LossPlan, PreferenceLossPlan
 from rlc.records import evolve, fields, has
 
 if TYPE_CHECKING:
     from rlc.check.scalars import EvaluatorLike
 
-EXPRESSION_KINDS = ("loss", "advantage")  # declarations that are blocks of expressions
 _IN: Mapping[Kind, str] = {
     "loss": "the loss",
     "reward": "a reward",
     "advantage": "the advantage",
+    "preference": "a preference loss",
 }
-_A: Mapping[Kind, str] = {"loss": "a loss", "advantage": "an advantage"}
+_NOUN: Mapping[Kind, str] = {"loss": "loss", "advantage": "advantage", "preference": "loss"}
+_A: Mapping[Kind, str] = {
+    "loss": "a loss",
+    "advantage": "an advantage",
+    "preference": "a loss",
+}
 _PLAIN = Param("expression", "float", "a number of an expression")
 _EXPRESSION = Param("expression", "expression", "a part of an expression")
 
@@ -236,7 +244,12 @@ def _suggested(
     return known_values(known, word), rename(span, word, known, others=True)
 
 
-_TOO_LARGE = "it, or its gradient, is infinite where the ratio and the advantage are 1 or near it"
+_TOO_LARGE: Mapping[Kind, str] = {
+    "loss": "it, or its gradient, is infinite where the ratio and the advantage are 1 or near it",
+    "preference": "it, or its gradient, is infinite where replies are as likely as before, or near",
+}
+_CUT = "`stop(…)`, conditions and a factor of 0 pass none; leave one `{}` outside of them"
+_BETTER = ("chosen", "chosen_token", "chosen_nll", "chat_nll")
 _RULED_OUT = "`where(condition, …, …)` rules them out; `clip`, `max` and `abs` bound what is there"
 
 
@@ -248,6 +261,34 @@ def report_findings(
     if not differentiable(program)[program.output]:
         _report_no_gradient(program, reader, result, found)
         return
+    if program.kind == "preference":
+        _report_preferences(program, result, found)
+    else:
+        _report_direction(program, result, found)
+    values = ranges(program)
+    undefined_nodes = {undefined.node for undefined in values.undefined}
+    too_large = [
+        position
+        for position, node in enumerate(program.nodes)
+        if node.args and all(program.nodes[arg].op == NUMBER for arg in node.args)
+        if position not in undefined_nodes and not OPERATIONS[node.op].condition
+    ]  # what is finite has been computed
+    if not (too_large or undefined_nodes) and (infinite := overflows_at(program)) is not None:
+        too_large = [infinite]
+    for position in too_large:
+        span = reader.span_of(position, result)
+        message = f"`{_text(span)}` is too large a number"
+        found.error("RL0650", span, message, _TOO_LARGE[program.kind])
+    for undefined in values.undefined:
+        report_undefined(undefined, reader, result, found)
+    for decided in values.decided:
+        span = reader.span_of(decided.node, result)
+        message = f"`{_text(span)}` {'always' if decided.holds else 'never'} holds"
+        found.warning("RL0652", span, message, "compare something else, or remove it")
+
+
+def _report_direction(program: Program, result: Span, found: Diagnostics) -> None:
+    """Report a loss of sampled tokens that moves them the wrong way, or not at all."""
     if "adv" not in program.inputs:
         message = "the loss does not depend on `adv`: rewards have no effect on training"
         advice = "multiply by the advantage: `-ratio * adv`"
@@ -266,37 +307,46 @@ def report_findings(
         message = "this loss makes replies with a negative advantage more likely, as good ones"
         advice = "keep the sign of `adv`: even powers and `abs` lose it"
         found.warning("RL0661", result, message, advice)
-    values = ranges(program)
-    undefined_nodes = {undefined.node for undefined in values.undefined}
-    too_large = [
-        position
-        for position, node in enumerate(program.nodes)
-        if node.args and all(program.nodes[arg].op == NUMBER for arg in node.args)
-        if position not in undefined_nodes and not OPERATIONS[node.op].condition
-    ]  # what is finite has been computed
-    if not (too_large or undefined_nodes) and (infinite := overflows_at(program)) is not None:
-        too_large = [infinite]
-    for position in too_large:
-        span = reader.span_of(position, result)
-        found.error("RL0650", span, f"`{_text(span)}` is too large a number", _TOO_LARGE)
-    for undefined in values.undefined:
-        report_undefined(undefined, reader, result, found)
-    for decided in values.decided:
-        span = reader.span_of(decided.node, result)
-        message = f"`{_text(span)}` {'always' if decided.holds else 'never'} holds"
-        found.warning("RL0652", span, message, "compare something else, or remove it")
+
+
+def _report_preferences(program: Program, result: Span, found: Diagnostics) -> None:
+    """Report a preference loss that moves replies the wrong way, or learns nothing of some."""
+    better, worse = ("better", "worse") if program.shape == "pair" else ("good", "bad")
+    moved = direction(program)
+    if program.shape == "reply" and "good" not in program.inputs:
+        message = "the loss does not depend on `good`: labels have no effect on training"
+        advice = "decide by it: `where(good, softplus(-score), softplus(score))`"
+        found.warning("RL0655", result, message, advice)
+    elif moved.still:
+        message = "no gradient reaches replies that are near the reference: nothing is learnt"
+        found.error("RL0644", result, message, "leave room around a margin of 0, or near it")
+    elif moved.lowers_good:
+        message = f"this loss makes {better} replies less likely beside {worse} replies"
+        advice = "a loss is lowered, so what is wanted has a minus: `softplus(-margin)`"
+        found.error("RL0660", result, message, advice)
+    elif moved.raises_bad:
+        message = f"this loss makes {worse} replies more likely, as {better} replies"
+        found.warning("RL0661", result, message, "a margin has a minus before the worse reply")
+    reached = (name for name in _BETTER if differentiable(program, name)[program.output])
+    if program.shape == "pair" and not any(reached):
+        message = "no gradient reaches `chosen`: nothing is learnt of the better replies"
+        if set(program.inputs).isdisjoint(_BETTER):
+            found.warning("RL0655", result, message, "compare with `chosen`, or raise it")
+        else:
+            found.error("RL0644", result, message, _CUT.format("chosen"))
 
 
 def _report_no_gradient(
     program: Program, reader: RecipeReader, result: Span, found: Diagnostics
 ) -> None:
-    labels = []
-    message = "the loss does not depend on `logp`, so there is nothing to train"
-    advice = "`logp`, or `ratio`, is what the weights change"
-    if "logp" in program.inputs:
-        message = "no gradient reaches `logp`: the loss would train nothing"
-        advice = "`stop(…)`, conditions and a factor of 0 pass none; leave one `logp` outside of "
-        advice += "them"
+    labels, name, what = list[Label](), "logp", "`logp`, or `ratio`, is"
+    if program.kind == "preference":
+        name, what = "logp" if program.shape == "reply" else "chosen", "the replies' logprobs are"
+    message = f"the loss does not depend on `{name}`, so there is nothing to train"
+    advice = f"{what} what the weights change"
+    if trained(program):
+        message = f"no gradient reaches `{name}`: the loss would train nothing"
+        advice = _CUT.format(name)
         cuts = [n for n, node in enumerate(program.nodes) if node.op == "stop"]
         labels = [Label(reader.span_of(n, result), "cut here") for n in cuts[:1]]
     found.error("RL0644", result, message, advice, *labels)
@@ -325,30 +375,40 @@ def _text(span: Span) -> str:
     return " ".join(span.text.split())
 
 
-# The fields that a declaration can end with, and the shape of each.
-_RESULTS: Mapping[str, Mapping[str, Shape]] = {
-    "loss": {"token": "token", "sequence": "sequence"},
-    "advantage": {"episode": "episode", "turn": "turn"},
+# The fields that a declaration can end with, each called as the shape that it has.
+_RESULTS: Mapping[Kind, tuple[Shape, Shape]] = {
+    "loss": ("token", "sequence"),
+    "advantage": ("episode", "turn"),
+    "preference": ("pair", "reply"),
 }
-_ENDS: Mapping[str, str] = {
+_ENDS: Mapping[Kind, str] = {
     "loss": "`token = …`, a loss for each token, or `sequence = …`, one for all",
     "advantage": "`episode = …`, one advantage for each episode, or `turn = …`, one for each turn",
+    "preference": "`pair = …`, a loss for each pair of replies, or `reply = …`, one for each "
+    "labelled reply",
 }
 _SAID: Mapping[Shape, str] = {
     "number": "the same number everywhere",
     "sequence": "one value for each sequence",
     "token": "one value for each token",
+    "pair": "one value for each pair",
+    "chosen_token": "one value for each token of the better reply",
+    "rejected_token": "one value for each token of the worse reply",
+    "reply": "one value for each reply",
+    "reply_token": "one value for each token of the reply",
 }
 
 
 def own_formula(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
     """Return what a block of expressions declares, or None after a report."""
-    return {"loss": own_loss, "advantage": own_advantage}[decl.kind.id](decl, evaluator)
+    own = own_advantage if decl.kind.id == "advantage" else own_loss
+    return own(decl, evaluator)
 
 
 def own_loss(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
     """Return the loss of a block, or None after a report."""
-    if (read := _read(decl, evaluator, "loss")) is None:
+    kind = EXPRESSION_KINDS[decl.kind.id]
+    if (read := _read(decl, evaluator, kind)) is None:
         return None
     reader, result, output = read
     if (program := _program(result, output, reader)) is None:
@@ -356,7 +416,9 @@ def own_loss(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
     report_findings(program, reader, result.value.span, evaluator.found)
     place = decl.name.span
     called: Any = Value("string", decl.name.id, place, place)
-    made: Any = Value("loss", program, result.value.span, result.value.span)
+    made: Any = Value(decl.kind.id, program, result.value.span, result.value.span)
+    if kind == "preference":
+        return Value(decl.kind.id, PreferenceLossPlan(called, {}, made), place, place)
     mean: Any = Value("bool", False, place, f"definition of {decl.name.id}")
     return Value("loss", LossPlan(called, {}, made, mean), place, place)
 
@@ -427,25 +489,24 @@ def _parts(decl: BlockDecl, evaluator: EvaluatorLike, kind: Kind) -> list[Field]
 
 def _result(decl: BlockDecl, evaluator: EvaluatorLike, kind: Kind) -> Field | None:
     """Return the field that says what the whole is, or None after a report."""
-    known = _RESULTS[kind]
+    known = list[str](_RESULTS[kind])
     results = [field for field in decl.fields if field.name.id in known]
     if not results and not decl.unread & set(known):
         advice = f"end with {_ENDS[kind]}"
         last = decl.fields[-1].name if decl.fields else None
-        fix = rename(last.span, last.id, list(known)) if last else None
+        fix = rename(last.span, last.id, known) if last else None
         if last and fix:
-            advice = known_values(list(known), last.id)
-        message = f"nothing says what the {kind} `{decl.name.id}` is"
+            advice = known_values(known, last.id)
+        message = f"nothing says what the {_NOUN[kind]} `{decl.name.id}` is"
         evaluator.found.error("RL0647", decl.name.span, message, advice, fix=fix)
     if not results:
         return None
     first, *others = results
     for other in others:
         if other.name.id != first.name.id:  # the same one twice is reported as such
-            label = Label(first.name.span, f"and here a `{first.name.id}` {kind}")
-            message = (
-                f"`{decl.name.id}` is both {_A[kind]} of each {' and one of each '.join(known)}"
-            )
+            label = Label(first.name.span, f"and here a `{first.name.id}` {_NOUN[kind]}")
+            of_each = " and one of each ".join(known)
+            message = f"`{decl.name.id}` is both {_A[kind]} of each {of_each}"
             evaluator.found.error("RL0647", other.name.span, message, "keep one of them", label)
             return None
     return first
@@ -454,12 +515,12 @@ def _result(decl: BlockDecl, evaluator: EvaluatorLike, kind: Kind) -> Field | No
 def _program(result: Field, output: int, reader: RecipeReader) -> Program | None:
     builder, kind = reader.builder, result.name.id
     span, shape = result.value.span, builder.shape(output)
-    wanted = _RESULTS["loss"][kind]
-    if not builder.is_condition(output) and shape not in ("number", wanted):
+    if not builder.is_condition(output) and shape not in ("number", kind):
+        wanted = next(one for one in _RESULTS[reader.kind] if one == kind)
         message = f"`{kind}` is {_SAID[wanted]}, and this is {_SAID[shape]}"
         advice, fix = "`mean(…)` or `sum(…)` makes one value of those of the tokens", None
-        if kind == "token":
-            advice, fix = "write `sequence = …`", rename(result.name.span, kind, ["sequence"])
+        if shape in _RESULTS[reader.kind] and kind != "sequence":
+            advice, fix = f"write `{shape} = …`", rename(result.name.span, kind, [shape])
         reader.found.error("RL0643", span, message, advice, fix=fix)
         return None
     try:
@@ -482,13 +543,13 @@ def _report_unused(parts: list[Field], result: Field, reader: RecipeReader) -> N
             reader.found.warning("RL0645", field.name.span, message, "use it, or remove it")
 
 
-def as_served(loss: Value, stage: Mapping[str, Value]) -> Value:
-    """Return a recipe's own loss as the service's of the same formula, if there is one. ``stage``
-    has the other parts of its stage."""
+def as_known(loss: Value, stage: Mapping[str, Value]) -> Value:
+    """Return a recipe's own loss as the one of the same formula that the service or rlc has, if
+    there is one. ``stage`` has the other parts of its stage."""
     program = unwrap(loss.data.program)
     if program is None:
         return loss
-    known = known_loss(program)
+    known = known_preference(program) if program.kind == "preference" else known_loss(program)
     if known is None or (known.one_advantage and not _has_one_advantage(stage)):
         return loss
     own = loss.data.name
@@ -496,6 +557,8 @@ def as_served(loss: Value, stage: Mapping[str, Value]) -> Value:
     name: Any = evolve(own, data=known.name, origin=origin)
     config: Any = {k: Value("float", v, own.span, origin) for k, v in known.config.items()}
     none: Any = Value("loss", None, own.span, f"definition of {known.name}")
+    if program.kind == "preference":
+        return evolve(loss, data=PreferenceLossPlan(name, config, none))
     mean: Any = Value("bool", known.mean, own.span, origin if known.mean else none.origin)
     return evolve(loss, data=LossPlan(name, config, none, mean))
 

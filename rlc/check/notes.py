@@ -224,7 +224,7 @@ class Annotator:
                 want = Param(decl.name.id, known.kind, f"what `{decl.name.id}` stands for")
                 self.notes.note("hole", decl.value.span, want=want)
                 return
-            if not known.is_block or not is_made(decl):
+            if not known.is_block or not is_made(decl, self.evaluator.scope.templates):
                 self.evaluator.made(decl)
                 return
             if (made := uses.block(decl)) is None:

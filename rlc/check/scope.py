@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TypeGuard
 
 from rlc.catalog import (
@@ -224,7 +225,9 @@ def _likely_kind(kind: Name) -> tuple[list[str], Fix | None]:
 
 
 def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
-    made = isinstance(decl, ValueDecl) and isinstance(decl.value, Amend | Call)
+    made = isinstance(decl, ValueDecl) and isinstance(
+        decl.value, (Amend, Call, Name) if known.open else (Amend, Call)
+    )
     other = known.is_block != isinstance(decl, BlockDecl) and not (known.is_block and made)
     other &= known.value is None or not known.open  # which is declared either way
     if known.form is not None or other:
@@ -236,12 +239,22 @@ def _form_problem(known: Declaration, decl: NamedDecl) -> str | None:
     return None
 
 
-def is_made(decl: BlockDecl | ValueDecl) -> TypeGuard[ValueDecl]:
-    """Return whether a declaration is written as a value, and stands for a block."""
+def is_made(
+    decl: BlockDecl | ValueDecl, templates: Mapping[str, NamedDecl] = MappingProxyType({})
+) -> TypeGuard[ValueDecl]:
+    """Return whether a declaration is written as a value, and stands for a block; ``templates`` are
+    those that it can be a use of."""
     if isinstance(decl, BlockDecl) or not DECLARATIONS[decl.kind.id].is_block:
         return False
+    if isinstance(decl.value, Name):  # another name of a value
+        return False
     func = decl.value.func if isinstance(decl.value, Call) else None
-    return not (isinstance(func, Name) and find_builtin(decl.kind.id, func.id))
+    if not isinstance(func, Name):
+        return True
+    used = templates.get(func.id)
+    if isinstance(used, ValueDecl) and used.kind.id == decl.kind.id:
+        return is_made(used, {name: one for name, one in templates.items() if one is not used})
+    return not find_builtin(decl.kind.id, func.id)
 
 
 def declared_as(decl: BlockDecl | ValueDecl) -> str:

@@ -11,7 +11,7 @@ from rlc.catalog import (
     DECLARATIONS,
     DEFAULT_SAMPLING,
     find_builtin,
-    names_of,
+    preference_losses,
     preference_traits,
     recommended_rate,
     task_count,
@@ -76,7 +76,7 @@ class CheckedStage:
     def plan(self) -> StagePlan:
         """Return the stage's plan; only for a complete one."""
         loss = self.parts.get("loss")
-        labelled = type(loss) is PreferenceLossPlan and preference_traits(loss.name).labelled
+        labelled = type(loss) is PreferenceLossPlan and preference_traits(loss).labelled
         plan = stage_of(self.decl.kind.id, self.name, self.parts, labelled)
         return plan if self.moved is None else self.moved(plan)
 
@@ -110,9 +110,9 @@ def check_stage(
         if union and weight is not None and "env" in values:
             complete &= _by_tasks(values, weight, recipe, reader, found)
     if "loss" in values and getattr(values["loss"].data, "program", None) is not None:
-        from rlc.check.expressions import as_served  # most recipes have none of their own
+        from rlc.check.expressions import as_known  # most recipes have none of their own
 
-        values["loss"] = as_served(values["loss"], values)
+        values["loss"] = as_known(values["loss"], values)
     if "optimizer" in values:
         complete &= _recommended_rate(values, found)
     if "env" in values:
@@ -120,7 +120,7 @@ def check_stage(
         values["env"] = _decided_envs(values["env"], *deciding)
     if "reference" in values and {"loss", "model"} <= values.keys():
         reference = values["reference"]
-        if reference.data is None and preference_traits(values["loss"].data.name).reference:
+        if reference.data is None and preference_traits(settle(values["loss"])).reference:
             start = ModelState(settle(values["model"].data), values["after"].data)
             origin = "default: what it starts from"
             values["reference"] = evolve(reference, data=start, origin=origin)
@@ -177,10 +177,11 @@ def _learnt_reward(
     if not {"loss", "reference"} <= stage.parts.keys():
         return judge, False  # what is wrong with it is reported there
     loss: PreferenceLossPlan = stage.parts["loss"]
-    traits = preference_traits(loss.name)
+    traits = preference_traits(loss)
     if not traits.reference:
-        message = f"`{name}` learns by `{loss.name}()`, which compares with no reference"
-        able = [f"`{n}()`" for n in names_of("preference_loss") if preference_traits(n).reference]
+        called = loss.name if loss.program is not None else f"{loss.name}()"
+        message = f"`{name}` learns by `{called}`, which compares with no reference"
+        able = [f"`{name}()`" for name in preference_losses("reference")]
         advice = "nothing corrects for what was likely before; losses with one are "
         advice, label = advice + ", ".join(able), Label(stage.origins.at("loss"), "its loss")
         found.error("RL0779", model.span, message, advice, label)
@@ -189,7 +190,7 @@ def _learnt_reward(
     of_loss = evolve(model, origin=f"loss of {name}")
     filled: dict[str, Any] = {
         "reference": evolve(reference, data=settle(reference.data)),
-        "beta": evolve(of_loss, type="float", data=loss.config["beta"]),
+        "beta": evolve(of_loss, type="float", data=loss.config.get("beta", 1.0)),
         "mean": evolve(of_loss, type="bool", data=traits.mean),
     }
     return evolve(judge, **filled), True

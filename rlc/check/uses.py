@@ -11,7 +11,16 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeVar
 
-from rlc.catalog import DECLARATIONS, KINDS, REQUIRED, WORDS, Param, find_anywhere, how_to_make
+from rlc.catalog import (
+    DECLARATIONS,
+    EXPRESSION_KINDS,
+    KINDS,
+    REQUIRED,
+    WORDS,
+    Param,
+    find_anywhere,
+    how_to_make,
+)
 from rlc.check.amendments import Amendment, filled, marked, names_in, names_of, nodes_in
 from rlc.check.bind import Owner, bind
 from rlc.check.scalars import NUMBERS, WORD, typed
@@ -89,7 +98,7 @@ class Uses:
             self._report_nameless(call, decl.kind.id)
         elif evaluator.may_use(decl, name) and (made := self.copy(call)) is not None:
             with evaluator.inside(name.id), self.labelled(decl, call):
-                whole = self.block(made) if is_made(made) else made
+                whole = self.block(made) if is_made(made, evaluator.scope.templates) else made
                 return None if whole is None else evaluator.made(whole)
         return None
 
@@ -290,7 +299,7 @@ class Uses:
         def stands_for(name: Name) -> Expr | None:
             """Return the expression of a declared value; None if the plan has it by its name."""
             decl = scope.decls.get(name.id)
-            if not isinstance(decl, ValueDecl) or DECLARATIONS[decl.kind.id].is_block:
+            if not isinstance(decl, ValueDecl) or is_made(decl, scope.templates):
                 return None
             if decl.kind.id not in KINDS or KINDS[decl.kind.id].named:
                 return None
@@ -427,7 +436,8 @@ def _read_as_words(decl: NamedDecl) -> Iterator[Name]:
             if any(param.type == "expression" for param in params):
                 yield from (name for name in names_in(node) if name.id in INPUTS["reward"])
         if isinstance(node, BlockDecl) and _has_parts(decl.kind.id):
-            yield from (name for name in names_in(node) if name.id in INPUTS["loss"])
+            inputs = INPUTS[EXPRESSION_KINDS[decl.kind.id]]
+            yield from (name for name in names_in(node) if name.id in inputs)
         for param, value in pairs:
             if isinstance(value, Name) and value.id in param.all_choices():
                 yield value

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from rlc.catalog import DECLARATIONS, TRAINING
-from rlc.check import Amendment, known_values, nodes_in
+from rlc.check import Amendment, is_made, known_values, nodes_in
 from rlc.lang import (
     Amend,
     BlockDecl,
@@ -112,7 +112,7 @@ def _changed(
             return decl
         return evolve(decl, fields=change.in_fields(decl.fields, 1))
     made = decl.value
-    if not (declared.is_block and isinstance(made, Amend | Call)):
+    if not (is_made(decl, change.decls) and isinstance(made, Amend | Call)):
         return evolve(decl, value=change.in_expr(made, 1))
     # What an amendment does not say, it says from now on.
     amend = made if isinstance(made, Amend) else Amend(made.span, made, ())

@@ -154,7 +154,7 @@ def _examples(stage: Training) -> str:
 
 
 def _pairs(stage: Training) -> str:
-    labelled = preference_traits(stage.of(PreferenceLoss).loss.name).labelled
+    labelled = preference_traits(stage.of(PreferenceLoss).loss).labelled
     what = "labelled reply" if labelled else "pair"
     return f"{count(stage.of(FromData).batch, what)} a step".replace("replys", "replies")
 

@@ -28,6 +28,7 @@ from rlc.plan import (
     ModelState,
     PolicyGradient,
     PreferenceLoss,
+    PreferenceLossPlan,
     Rollouts,
     Samples,
     StagePlan,
@@ -78,6 +79,8 @@ def _policy_gradient_sections(stage: Training, paint: Paint) -> Iterator[tuple[s
         yield f"teacher{of}: {teacher.kind}", _teacher(teacher, paint)
     yield f"aggregation: {objective.aggregate.kind}", _aggregate(stage, paint)
     yield f"loss: {objective.loss.name}", _loss(stage, paint)
+    if objective.observations is not None:
+        yield "observations", _observations(objective.observations, paint)
 
 
 def _policy_gradient_formulas(stage: Training) -> dict[str, list[str]]:
@@ -89,6 +92,8 @@ def _policy_gradient_formulas(stage: Training) -> dict[str, list[str]]:
         title = "teacher" if teacher.name is None else f"teacher of {teacher.name}"
         found[title] = _teacher_formula(teacher)
     found["aggregate"] = list(_formula("aggregate", objective.aggregate.kind))
+    if objective.observations is not None:
+        found["observations"] = [_OBSERVED]
     return found | {"loss": [*loss_formula(objective.loss), *_derivative(objective.loss)]}
 
 
@@ -112,7 +117,10 @@ _FORMULAS: Table[Callable[[Any], dict[str, list[str]]]] = Table(
         PolicyGradient: _policy_gradient_formulas,
         Likelihood: lambda stage: {"loss": list(_likelihood(stage))},
         PreferenceLoss: lambda stage: {
-            "loss": list(_formula("preference_loss", stage.objective.loss.name))
+            "loss": [
+                *_preference_formula(stage.objective.loss),
+                *_preference_derivatives(stage.objective.loss),
+            ]
         },
         Evaluation: _evaluation_formulas,
     }
@@ -125,7 +133,7 @@ def _likelihood(stage: Training) -> tuple[str, ...]:
     own = find_builtin("data", data.word)
     learns_shares = data.soft_targets is not None or not hasattr(data, "top_k")
     usual = ("L = − Σ_t log p_t", "t: the tokens of the replies")
-    return own.formula if own and own.formula and learns_shares else usual
+    return own.formulas() if own and own.formula and learns_shares else usual
 
 
 def _builtin(kind: str, name: str) -> Builtin:
@@ -137,7 +145,7 @@ def _builtin(kind: str, name: str) -> Builtin:
 
 def _formula(kind: str, name: str) -> tuple[str, ...]:
     builtin = _builtin(kind, name)
-    return builtin.formula or (builtin.doc,)
+    return builtin.formulas() or (builtin.doc,)
 
 
 def _advantage(objective: PolicyGradient, paint: Paint) -> Lines:
@@ -175,49 +183,81 @@ def loss_formula(loss: LossPlan) -> tuple[str, ...]:
 
 
 def _derivative(loss: LossPlan) -> tuple[str, ...]:
-    """Return the derivative of a recipe's own loss; empty for a loss of the service."""
-    if loss.program is None:
-        return ()
-    from rlc.algo import derivative_formula
+    """Return the derivative of a loss."""
+    from rlc.algo import LOSSES, derivative_formula
 
-    return derivative_formula(loss.program)
+    return derivative_formula(loss.program or LOSSES[loss.name].program)
 
 
 def _loss(stage: Training, paint: Paint) -> Lines:
     loss, traits = stage.of(PolicyGradient).loss, loss_traits(stage.of(PolicyGradient).loss)
+    for line in (*loss_formula(loss), *_derivative(loss)):
+        yield from wrapped(line, hang=2)
     if loss.program is not None:
-        for line in (*loss_formula(loss), *_derivative(loss)):
-            yield from wrapped(line, hang=2)
         yield from map(paint.dim, _of_own_loss(loss, loss.program, stage.model.service))
         return
-    yield from loss_formula(loss)
     if loss.mean:
         yield "L_i = L / n_i, one number for each sequence"
     yield paint.dim(_builtin("loss", loss.name).doc)
     if not traits.published:
         yield paint.dim("Tinker computes a definition of its own, which is not published:")
         yield paint.dim("this is the one of the embedded engine and of `rlc serve`")
+    if traits.reaches_prompt:
+        yield paint.dim("the service pulls the tokens that were not sampled too: these get the")
+        yield paint.dim("trainer's log p_t as their log q_t, by a forward pass before a gradient")
     for name, value in loss.config.items():
         yield f"{name} = {show(value, 'float')}"
     if traits.usual_pull is not None and traits.pull not in loss.config:
         yield paint.dim(f"{traits.pull}: the service's own; {traits.usual_pull:g} on these two")
 
 
+_OBSERVED = "L = L − observations Σ_o log p_o"
+
+
+def _observations(weight: float, paint: Paint) -> Lines:
+    """Yield how what comes between replies is learnt."""
+    yield _OBSERVED
+    yield f"observations = {show(weight, 'float')}"
+    yield paint.dim("o: the tokens between two replies of a sequence, those of the template too,")
+    yield paint.dim(
+        "whatever the advantage; they add up as the tokens of replies do, and are learnt"
+    )
+    yield paint.dim("by a gradient of their own in the same update")
+
+
 def _preference_loss(stage: Training, paint: Paint) -> Lines:
     objective = stage.of(PreferenceLoss)
     loss = objective.loss
-    yield from _formula("preference_loss", loss.name)
-    yield paint.dim(_builtin("preference_loss", loss.name).doc)
+    for line in (*_preference_formula(loss), *_preference_derivatives(loss)):
+        yield from wrapped(line, hang=2)
+    if loss.program is None:
+        yield paint.dim(_builtin("preference_loss", loss.name).doc)
     for name, value in loss.config.items():
         yield f"{name} = {show(value, 'float')}"
-    traits = preference_traits(loss.name)
+    traits = preference_traits(loss)
     yield paint.dim("the mean over a step's " + ("replies" if traits.labelled else "pairs"))
     if objective.reference is not None:
         asked, after = objective.reference.model, objective.reference.after
         whose = f"{after}, as it ends" if after else f"{asked.name} ({asked.base}), as it is"
         yield f"p_ref: {whose}; each reply is read once, and kept in the run folder"
-    yield paint.dim("dL/dlog p of a token is a weight for its reply, so the gradient is that of a")
-    yield paint.dim("weighted log-likelihood, after a forward pass that the weights follow from")
+    yield paint.dim("the gradient is that of a log-likelihood whose tokens are weighted by the")
+    yield paint.dim("derivative, after a forward pass that the weights follow from")
+
+
+def _preference_formula(loss: PreferenceLossPlan) -> tuple[str, ...]:
+    """Return the formula of a preference loss, with what its symbols are."""
+    if loss.program is None:
+        return _formula("preference_loss", loss.name)
+    from rlc.algo import preference_lines
+
+    return preference_lines(loss.program)
+
+
+def _preference_derivatives(loss: PreferenceLossPlan) -> tuple[str, ...]:
+    """Return the derivatives of a preference loss by the logprobs that it reads."""
+    from rlc.algo import preference_candidates, preference_derivatives
+
+    return preference_derivatives(loss.program or preference_candidates()[loss.name])
 
 
 def _of_own_loss(loss: LossPlan, program: Program, service: str) -> Iterator[str]:
@@ -261,7 +301,7 @@ def _metrics(stage: Evaluation, paint: Paint) -> Lines:
     for metric in stage.metrics:
         builtin = _builtin("metric", metric.name)
         name = metric.name if metric.k is None else f"{metric.name}({metric.k})"
-        yield f"{name}: {' '.join(builtin.formula) or builtin.doc}"
+        yield f"{name}: {' '.join(builtin.formulas()) or builtin.doc}"
         if builtin.formula:
             yield paint.dim(f"  {builtin.doc}")
 

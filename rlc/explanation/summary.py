@@ -224,7 +224,8 @@ def _unusual(plan: Plan, costs: Sequence[StageCost], found: Diagnostics) -> Iter
         yield f"nothing limits the turns of {name}: `rollouts(max_turns = …)` gives high a bound"
     for stage in plan.trainings:
         origin = plan.provenance.get(f"stages.{stage.name}.loss.name", "")
-        if origin.endswith(RECOGNISED) and (objective := stage.policy_gradient) is not None:
+        objective = stage.policy_gradient or stage.preference
+        if origin.endswith(RECOGNISED) and objective is not None:
             own = origin.removesuffix(RECOGNISED)
             yield f"the loss of {stage.name} is {objective.loss.name}: {own} has its formula"
     totals = [total_cost(costs, level) for level in LEVELS]

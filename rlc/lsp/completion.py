@@ -13,10 +13,11 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 from lsprotocol import types
 
-from rlc.algo import INPUTS, OPERATIONS, Operation
+from rlc.algo import INPUTS, Operation, functions_of
 from rlc.catalog import (
     DECLARATIONS,
     EXPECT,
+    EXPRESSION_KINDS,
     KINDS,
     MODEL_FOLDER,
     PARAM_TYPES,
@@ -249,13 +250,12 @@ class _Completion:
 
     def _expression(self, start: int) -> Items:
         yield from self._local(start)
-        is_loss = self.cursor.decl is not None and self.cursor.decl.kind.id == "loss"
-        for each in INPUTS["loss" if is_loss else "reward"].values():
+        decl = self.cursor.decl
+        kind = EXPRESSION_KINDS.get(decl.kind.id, "reward") if decl is not None else "reward"
+        for each in INPUTS[kind].values():
             yield self._item(each.name, start, Kind.Variable, detail=each.doc)
-        for operation in OPERATIONS.values():
-            if operation.usage.startswith(operation.name):
-                insert = f"{operation.name}($0)"
-                yield self._item(operation.name, start, Kind.Function, insert, detail=operation.doc)
+        for name, operation in functions_of(kind).items():
+            yield self._item(name, start, Kind.Function, f"{name}($0)", detail=operation.doc)
 
     def _behind_point(self) -> Items:
         head, *inner = self.typed.split(".")

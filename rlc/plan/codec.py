@@ -30,7 +30,7 @@ from rlc.errors import Error
 from rlc.plan.environments import EnvPlan, RewardPlan
 from rlc.plan.expectations import ExpectationPlan
 from rlc.plan.graph import Graph, build_graph
-from rlc.plan.parts import LossPlan
+from rlc.plan.parts import LossPlan, PreferenceLossPlan
 from rlc.plan.records import SCHEMA_VERSION, Plan
 from rlc.plan.sources import DATA, AnyData
 from rlc.plan.stages import (
@@ -246,7 +246,7 @@ def _converter() -> Any:
     from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
     from cattrs.strategies import configure_tagged_union
 
-    for record in (Plan, LossPlan, RewardPlan, FromData, Training, Evaluation):
+    for record in (Plan, LossPlan, PreferenceLossPlan, RewardPlan, FromData, Training, Evaluation):
         resolve_types(record, {**vars(sys.modules[record.__module__]), **LATE})
     converter = Converter(forbid_extra_keys=True)
     for kind in (int, float, str, bool):

@@ -162,10 +162,12 @@ class LossPlan(Record):
 
 @frozen
 class PreferenceLossPlan(Record):
-    """A loss over preferences, by its name in the catalogue, with its settings."""
+    """A loss over preferences, by its name in the catalogue, with its settings, or the ``program``
+    of a recipe's own."""
 
     name: str
     config: dict[str, float]
+    program: Program | None = None
 
 
 @frozen

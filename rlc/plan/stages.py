@@ -87,7 +87,8 @@ P = TypeVar("P")
 
 @frozen
 class PolicyGradient(Record):
-    """An objective: sampled tokens, weighed by their advantages."""
+    """An objective: sampled tokens, weighed by their advantages. ``observations`` is the weight of
+    the log-likelihood of what comes between replies, None if it is not learnt."""
 
     word: ClassVar[str] = "train"
     labelled: ClassVar[bool] = False
@@ -97,6 +98,7 @@ class PolicyGradient(Record):
     loss: LossPlan
     kl: KlPlan | None
     teacher: tuple[TeacherPlan, ...] = ()
+    observations: float | None = None
 
 
 @frozen

@@ -231,6 +231,11 @@ def _objective(objective: PolicyGradient) -> Iterator[str]:
             yield f"the price of {base} is unknown: the sums are lower bounds"
         else:
             yield "the reference is billed as a prefill of every sequence, uncached"
+    if objective.observations is not None:
+        yield (
+            "expected, high: what comes between replies is learnt by a gradient of its own, of "
+            "every sequence; low: every episode is one reply"
+        )
     if objective.teacher:
         yield "a teacher is billed as a prefill of every sequence that it scores, uncached"
         if any(teacher_traits(teacher.kind).targets for teacher in objective.teacher):

@@ -17,6 +17,7 @@ from rlc.catalog import (
     DEFAULT_FAILURE,
     learns_targets_alone,
     loss_traits,
+    max_turns,
     preference_traits,
     teacher_traits,
 )
@@ -94,7 +95,7 @@ def _of_preference(stage: Training, data: AnyData, level: Level) -> Tokens:
 
 
 def _labelled(stage: Training) -> bool:
-    return preference_traits(stage.of(PreferenceLoss).loss.name).labelled
+    return preference_traits(stage.of(PreferenceLoss).loss).labelled
 
 
 def count_of(stage: Training, data: AnyData) -> int | None:
@@ -460,7 +461,10 @@ def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
     by_client = loss.program is not None and stage.model.hosted and level == "high"
     if by_client or traits.reaches_prompt or traits.forward:
         total += Tokens(prefill=total.train)
-    total = evolve(total, train=total.train + targets)  # a gradient of its own
+    if objective.observations is not None:  # up to the last reply: an episode may have but one
+        several = [env for env in rollouts.envs if max_turns(env) != 1] if level != "low" else []
+        targets += played_tokens(stage, several, level).train
+    total = evolve(total, train=total.train + targets)  # gradients of their own
     return total if objective.kl is not None else evolve(total, reference=0.0)
 
 

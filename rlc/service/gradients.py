@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from attrs import field, frozen
 
-from rlc.algo import LOSSES, Floats, builtin_loss_and_grad
+from rlc.algo import RATIO_MASK, Floats, builtin_loss_and_grad
 from rlc.catalog import LIKELIHOOD, LossTraits, service_loss_traits
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def inputs_of(
         ratio_T = np.resize(np.asarray(traits.ratios(config)[which]), length)
         inputs = {"logprobs": logprobs_T - np.log(ratio_T), "advantages": advantages_T}
     if traits.per_sequence:
-        inputs |= {key: np.full(length, value) for key, value in LOSSES[loss].optional.items()}
+        inputs[RATIO_MASK] = np.ones(length)
     return {key: array.astype(np.float32).astype(np.float64) for key, array in inputs.items()}
 
 

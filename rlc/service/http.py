@@ -259,10 +259,15 @@ class Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, host: str = LOOPBACK, port: int = 0) -> AsyncIterator[str]:
-    """Serve in the running event loop while the block runs; return the address. Raise ServiceError
-    if the port cannot be listened on."""
-    server = Server(app)
+async def serving(
+    app: ASGIApp,
+    host: str = LOOPBACK,
+    port: int = 0,
+    closing: Callable[[], object] = lambda: None,
+) -> AsyncIterator[str]:
+    """Serve in the running event loop while the block runs; return the address. ``closing`` is as
+    of :class:`Server`. Raise ServiceError if the port cannot be listened on."""
+    server = Server(app, closing)
     with bind(host, port) as listening:
         server.config.load()
         server.lifespan = server.config.lifespan_class(server.config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -289,7 +290,8 @@ def schemes(draw: st.DrawFn) -> AdvantageScheme:
     chosen: list[AdvantageStep] = [*draw(steps)]
     if draw(st.booleans()):
         chosen.insert(draw(st.integers(0, len(chosen))), WeightedSum())
-    unit, constant = draw(returns), draw(st.sampled_from(["keep", "drop"]))
+    unit, dropped = draw(returns), draw(st.booleans())
+    constant: Literal["keep", "drop"] = "drop" if dropped else "keep"
     return scheme(*chosen, unit=unit.unit, gamma=unit.gamma, constant=constant)
 
 

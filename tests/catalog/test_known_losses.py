@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.program import INPUT, NUMBER, Program
-from rlc.catalog.index import builtins_of, known_loss
+from rlc.catalog.index import known_loss
 
 LOW, HIGH = "clip_low_threshold", "clip_high_threshold"
 SPELLINGS: list[tuple[str, str, dict[str, float]]] = [
@@ -93,11 +93,6 @@ def test_a_sequence_loss_is_a_mean_over_tokens(name: str, text: str, one_advanta
 )
 def test_a_loss_of_its_own(text: str) -> None:
     assert known_loss(program(text)) is None
-
-
-def test_every_published_loss_is_written() -> None:
-    for builtin in builtins_of("loss"):
-        assert builtin.traits.published == (builtin.traits.written is not None), builtin.name
 
 
 def rewritten(loss: Program, draw: st.DataObject) -> Program:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlc.algo import SHARED_BY, aggregate_weights, builtin_loss_and_grad, losses
+from rlc.algo import (
+    LOSSES,
+    RATIO_MASK,
+    SAMPLED,
+    SHARED_BY,
+    aggregate_weights,
+    builtin_loss_and_grad,
+    degree,
+)
 from rlc.catalog.index import (
     aggregate_traits,
     find_builtin,
@@ -35,11 +43,13 @@ def of_loss(name: str, advantages_T: np.ndarray = ADVANTAGES_T) -> tuple[float, 
 
 
 @pytest.mark.parametrize("name", names_of("loss"))
-def test_a_loss_has_the_inputs_and_settings_of_its_definition(name: str) -> None:
-    traits, defined = service_loss_traits(name), losses.LOSSES[name]
-    assert set(traits.config.values()) == set(defined.config)
-    assert traits.sampler_logprobs == ("logprobs" in defined.inputs)
-    assert traits.per_sequence == ("sequence_ratio_mask" in defined.optional)
+def test_a_loss_has_the_traits_that_its_formula_shows(name: str) -> None:
+    traits, loss = service_loss_traits(name), LOSSES[name]
+    operations = {node.op for node in loss.program.nodes}
+    assert traits.sampler_logprobs == ("logprobs" in loss.reads.values())
+    assert traits.per_sequence == ("mean" in operations) == (loss.marks == RATIO_MASK)
+    assert traits.recorded == (loss.marks == SAMPLED)
+    assert (traits.pull is None) == (degree(loss.program).of == 1)
 
 
 def test_a_service_has_the_defaults_of_recipes_but_for_the_strength_of_a_pull() -> None:

@@ -16,6 +16,7 @@ from rlc.catalog.declarations import (
     LOSS_FIELDS,
     MODEL_FIELDS,
     PREFERENCE_FIELDS,
+    PREFERENCE_LOSS_FIELDS,
     SFT_FIELDS,
     SWEEP_FIELDS,
     TRAIN_FIELDS,
@@ -255,6 +256,7 @@ def field_cases() -> Iterator[tuple[str, Param]]:
         ("sweep", SWEEP_FIELDS),
         ("loss", LOSS_FIELDS),
         ("advantage", ADVANTAGE_FIELDS),
+        ("preference_loss", PREFERENCE_LOSS_FIELDS),
     ):
         for param in fields:
             yield kind, param
@@ -301,6 +303,12 @@ def test_every_field_counts(kind: str, param: Param) -> None:
                 parts = {param.name: of.get(param.name, f"turns - {value}")}
                 parts |= {} if param.name in of else {"episode": "sum(reward)"}
                 return recipe(train=TRAIN | {"advantage": "own"}) + block("advantage", "own", parts)
+            case "preference_loss":
+                replies = {"pair": "rejected - chosen", "reply": "where(good, -logp, logp)"}
+                factor = {"ratio": 1, "logp": 2}[value]
+                own = block(kind, "own", {param.name: f"{factor} * ({replies[param.name]})"})
+                data = {"reply": {"data": 'labelled("hub:some/rated")'}}.get(param.name, {})
+                return recipe(preference=PREFERENCE | data | {"loss": "own"}) + own
         return recipe(evaluate=EVAL | field)
 
     first, second = values_of(param)

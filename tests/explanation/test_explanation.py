@@ -118,8 +118,9 @@ def test_a_loss_whose_definition_is_not_published_says_so() -> None:
     plan = planned(EVERYTHING, "second.loss=stable_reinforce(kl_coeff = 0.2)")
     said = section(explain_text(plan, Diagnostics()), "loss: stable_reinforce")
     assert said.splitlines() == [
-        "L = − Σ_t (log p_t A_t − kl_coeff/2 (log p_t − log q_t)²)",
-        "t: the sampled tokens; the others contribute nothing",
+        "drift_t = log p_t − log q_t",
+        "L = − Σ_t (log p_t A_t − (kl_coeff / 2) drift_t²)",
+        "∂L/∂log p_t = kl_coeff drift_t − A_t",
         "REINFORCE kept close to the sampler, for rollouts of older weights (alpha on Tinker)",
         "Tinker computes a definition of its own, which is not published:",
         "this is the one of the embedded engine and of `rlc serve`",

@@ -8,9 +8,6 @@ random numbers are others than those of the embedded engine.
 from __future__ import annotations
 
 import asyncio
-import math
-import re
-import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +18,10 @@ from killing import Victim
 from loss_functions import WRITTEN, as_custom, data_for
 from paths import RECIPES
 from run_support import TINY, metrics
+from skyrl_adapters import tied_norm, unpacked
 
 from rlc.cli.main import main
 from rlc.service.bridge.app import bridged
-from rlc.service.engine.lora import LoraAdapter
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
 from rlc.service.interface import ServiceClient, TrainingClient
@@ -71,21 +68,6 @@ async def gradient(training: TrainingClient, service: ServiceClient, number: int
     return [(await answer).metrics["loss:sum"] for answer in answers]
 
 
-def tied_norm(training: Any) -> float:
-    """The norm of a gradient, where projections of the same input share their matrix A, as SkyRL's
-    do."""
-    trainer, squares = training.trainer, 0.0
-    flat_P = trainer.optimizer.gradient_P
-    shared: dict[str, Any] = {}
-    for name, (a, b) in LoraAdapter.over(
-        trainer.base.layers, trainer.adapter.spec, flat_P
-    ).pairs.items():
-        squares += float(b.double().square().sum())
-        tied = re.sub("[qkv]_proj", "qkv", re.sub("(gate|up)_proj", "gate_up", name))
-        shared[tied] = shared.get(tied, 0) + a.double()
-    return math.sqrt(squares + sum(float(a.square().sum()) for a in shared.values()))
-
-
 def test_gradients_are_those_of_the_embedded_engine(tmp_path: Path, skyrl: SkyRL) -> None:
     """On the adapter that the server has before each step: likelihoods with weights of both signs,
     as of preferences; losses of ratios; several passes of a step; a recipe's own loss."""
@@ -115,9 +97,7 @@ def test_gradients_are_those_of_the_embedded_engine(tmp_path: Path, skyrl: SkyRL
 
     paths, told = asyncio.run(there())
     for path in paths:
-        model, kind, saved = path.removeprefix("tinker://").split("/")
-        with tarfile.open(skyrl.checkpoints / model / kind / f"{saved}.tar.gz") as packed:
-            packed.extractall(tmp_path / saved, filter="data")
+        unpacked(skyrl.checkpoints, path, tmp_path)
     for step, expected in zip(told, here(tmp_path / "here", embedded), strict=True):
         assert step == pytest.approx(expected, rel=1e-4)
 

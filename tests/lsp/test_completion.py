@@ -87,6 +87,7 @@ def test_fields_that_are_not_there_yet_come_with_those_needed_first() -> None:
         ("param x: ¦", {"int", "float", "word"}, {"1"}),
         ("param x: int(¦", {"low", "below"}, set()),
         ("loss mine(tau = 1.0) { a = 2 * tau  token = ¦", {"a", "tau", "adv", "exp"}, {"token"}),
+        ("preference_loss mine(b = 0.1) { a = b * ¦", {"b", "chosen", "softplus"}, {"adv", "a"}),
         ("sweep s { of = main  over = { ¦", {"rate", "policy"}, set()),
         ("sweep s { of = main  over = { policy.¦", {"lora_rank"}, set()),
         ("expect ¦", {"job"}, set()),

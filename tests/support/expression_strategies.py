@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from rlc.algo import Builder, Program, differentiable
+from rlc.algo import Program, differentiable
+from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.interpret import evaluate
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")

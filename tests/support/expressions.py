@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from rlc.algo import Builder, Kind, Program
+from rlc.algo import Kind, Program
+from rlc.algo.expressions.build import Builder
 
 _OPERATORS = {
     ast.Add: "+",

@@ -32,7 +32,7 @@ from tinker.types.topk_logprobs import MASK_LOGPROB, TopkLogprobs
 
 import rlc.service.engine
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.losses import builtin_loss_and_grad
+from rlc.algo.served import builtin_loss_and_grad
 from rlc.service import tiny
 from rlc.service.engine.checkpoints import CheckpointStore, Description, Kind
 from rlc.service.engine.lora import LoraSpec

@@ -4,20 +4,22 @@ ratio that is far from 1, where they overflow, and what they are without their b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from rlc.algo.expressions.build import Builder
+from rlc.algo.expressions.inputs import LENGTHS, OF_TOKENS
 from rlc.algo.expressions.interpret import evaluate
-from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
-from rlc.algo.expressions.vocabulary import OPERATIONS, differentiable, shapes
+from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program, Shape
+from rlc.algo.expressions.vocabulary import OPERATIONS, differentiable, shapes, trained
 from rlc.records import Record, evolve, frozen
 
 _Tangent = int | None  # a node; None: exactly 0
 
 
-def derivative(program: Program, ties: bool = True) -> Program:
-    """Return ∂L/∂logp_t, where L sums a token loss over the sampled tokens, or is the sequence's.
+def derivative(program: Program, ties: bool = True, by: str = "logp") -> Program:
+    """Return ∂L/∂logp_t, where L sums a token loss over the sampled tokens, or is the sequence's;
+    of a preference loss ∂L/∂``by``, of a pair or a labelled reply, or of each of its tokens.
 
     Between two reductions (``mean``, ``sum``) a loss is computed token by token; there the
     derivative is taken forwards, by ``logp`` and by each reduction as if it were an input. The
@@ -30,16 +32,15 @@ def derivative(program: Program, ties: bool = True) -> Program:
     for readers: the two sides of a ``min``, ``max`` or ``abs`` are not distinguished
     from their boundary, and what can be cancelled is.
     """
-    return _Derivation(program, ties).whole()
+    return _Derivation(program, ties, by).whole()
 
 
 class _Derivation:
-    def __init__(self, program: Program, ties: bool) -> None:
-        self.program, self.ties = program, ties
+    def __init__(self, program: Program, ties: bool, by: str) -> None:
+        self.program, self.ties, self.by = program, ties, by
         self.b = Builder(program.kind, program.inputs, bounded=False)
         self.made = self.b.copy(program)
-        self.active = differentiable(program)
-        self.length = self.b.input("length")
+        self.active = differentiable(program, by)
 
     def whole(self) -> Program:
         nodes = self.program.nodes
@@ -50,30 +51,50 @@ class _Derivation:
         ]
         if not self.active[self.program.output]:
             return self.b.part(self.b.number(0))
-        source = nodes.index(OperationNode(INPUT, name="logp"))
+        source = nodes.index(OperationNode(INPUT, name=self.by))
         effects: dict[int, _Tangent] = {}  # of each reduction on the whole loss
         for reduction in reversed(reductions):
             tangents = self.tangents(reduction)
             effect = tangents[self.program.output]
             if self.program.shape == "token":
-                effect = self.over_tokens("sum", effect)
+                effect = self.over_tokens(effect, self.length("token"))
             for later, by in effects.items():
-                inner = self.over_tokens(nodes[later].op, tangents[nodes[later].args[0]])
+                inner = self.reduced(later, tangents[nodes[later].args[0]])
                 effect = self.add(effect, self.times(by, inner))
             effects[reduction] = effect
         tangents = self.tangents(source)
         result = tangents[self.program.output]
         for reduction, by in sorted(effects.items()):
-            share = self.times(by, tangents[nodes[reduction].args[0]])
-            if nodes[reduction].op == "mean":
-                share = self.divided(share, self.length)
+            tangent = tangents[nodes[reduction].args[0]]
+            if self.b.shape(self.made[source]) not in OF_TOKENS:  # all tokens have that input
+                share = self.times(by, self.reduced(reduction, tangent))
+            else:
+                share = self.times(by, tangent)
+                if nodes[reduction].op == "mean":
+                    share = self.divided(share, self.length_of(reduction))
             result = self.add(result, share)
         return self.b.part(self.b.number(0) if result is None else result)
 
-    def over_tokens(self, op: str, tangent: _Tangent) -> _Tangent:
-        if tangent is None or self.b.shape(tangent) == "token":
-            return None if tangent is None else self.b.apply(op, tangent)
-        return tangent if op == "mean" else self.times(self.length, tangent)
+    def length_of(self, reduction: int) -> int:
+        """Return how many tokens a reduction is over."""
+        return self.length(self.b.shape(self.made[self.program.nodes[reduction].args[0]]))
+
+    def length(self, tokens: Shape) -> int:
+        return self.b.input(LENGTHS[tokens])
+
+    def reduced(self, reduction: int, tangent: _Tangent) -> _Tangent:
+        """Return a tangent reduced as a node reduces its argument."""
+        if self.program.nodes[reduction].op == "sum":
+            return self.over_tokens(tangent, self.length_of(reduction))
+        if tangent is None or self.b.shape(tangent) not in OF_TOKENS:
+            return tangent
+        return self.b.apply("mean", tangent)
+
+    def over_tokens(self, tangent: _Tangent, length: int) -> _Tangent:
+        """Return the sum of a tangent over so many tokens."""
+        if tangent is None or self.b.shape(tangent) not in OF_TOKENS:
+            return self.times(length, tangent)
+        return self.b.apply("sum", tangent)
 
     def tangents(self, source: int) -> list[_Tangent]:
         """Return the derivative of each node by that at ``source``; reductions are constant."""
@@ -118,7 +139,8 @@ class _Derivation:
                 others = self.choice(self.b.apply("==", a, b), half, db)
                 return self.choice(self.b.apply("<" if node.op == "min" else ">", a, b), da, others)
             case "clip", (x, low, high), (dx, dlow, dhigh):
-                if None not in (self.b.value(low), self.b.value(high)):
+                known = None not in (self.b.value(low), self.b.value(high))
+                if known or (dlow is None and dhigh is None and not self.ties):
                     return self.choice(self.b.apply("==", x, result), dx, None)
                 within = self.choice(self.b.apply("<=", x, high), dx, None)
                 below = self.choice(self.b.apply("<", low, high), dlow, None)
@@ -132,6 +154,8 @@ class _Derivation:
                 )
             case "exp", _, (dx,):
                 return self.times(result, dx)
+            case "expm1", (x,), (dx,):
+                return self.times(self.b.apply("exp", x), dx)
             case "log", (x,), (dx,):
                 return self.divided(dx, x)
             case "sqrt", _, (dx,):
@@ -380,6 +404,8 @@ class Direction(Record):
 def direction(program: Program) -> Direction:
     """Return where a loss moves the policy, from its gradient near the policy that sampled. Of one
     that is computed over a batch nothing is known."""
+    if program.kind == "preference":
+        return _direction_of_preferences(program)
     if any(node.args and OPERATIONS[node.op].batch is not None for node in program.nodes):
         return Direction(False, False, False)
     slope = derivative(program)
@@ -399,10 +425,41 @@ def direction(program: Program) -> Direction:
     )
 
 
+def _direction_of_preferences(program: Program) -> Direction:
+    """Return where a preference loss moves replies, from its gradient near the reference: the good
+    ones are the better of pairs, which are not to fall behind the worse."""
+    slopes = {name: derivative(program, by=name) for name in trained(program)}
+    good, bad = list[tuple[float, float]](), list[float]()
+    for example in _preferences():
+        sides = {"chosen": 0.0, "rejected": 0.0, "logp": 0.0}  # slopes by the logprobs of a reply
+        for name, slope in slopes.items():
+            found = evaluate(slope, example)
+            side, _, what = name.partition("_")
+            if what == "nll":
+                sides["chosen"] -= found
+            elif isinstance(found, list):
+                sides[side] += sum(found)
+            else:
+                sides[side] += found * example[_length(side)]
+        if program.shape == "pair":
+            good.append((sides["chosen"], sides["rejected"]))
+            bad.append(sides["rejected"])
+        elif example["good"]:
+            good.append((sides["logp"], 0.0))
+        else:
+            bad.append(sides["logp"])
+    return Direction(
+        lowers_good=all(better > 0 or better > worse for better, worse in good),
+        raises_bad=all(value < 0 for value in bad),
+        still=not any((*bad, *(better for better, _ in good))),
+    )
+
+
 def overflows_at(program: Program) -> int | None:
-    """Return the first node that is never finite in sequences near the sampler's policy, or the
-    output if the gradient is not; None if a loss and its gradient are finite in some of them."""
-    sequences = [
+    """Return the first node that is never finite in sequences near the sampler's policy, or replies
+    near the reference, or the output if the gradient is not; None if a loss and its gradient are
+    finite in some of them."""
+    sequences: Sequence[Mapping[str, Any]] = [
         {
             "logp": [-0.5, -1.0, -2.0],
             "logq": [-0.5 + drift, -1.0, -2.0 - drift],
@@ -412,6 +469,8 @@ def overflows_at(program: Program) -> int | None:
         for drift in (0.0, 0.1)
         for adv in (1.0, -1.0, 0.5)
     ]
+    if program.kind == "preference":
+        sequences = _preferences()
 
     def is_finite(part: Program) -> bool:
         results = (evaluate(part, inputs) for inputs in sequences)
@@ -419,9 +478,35 @@ def overflows_at(program: Program) -> int | None:
         return any(all(map(math.isfinite, row)) for row in rows)
 
     if is_finite(program):
-        return None if is_finite(derivative(program)) else program.output
+        slopes = (derivative(program, by=name) for name in trained(program))
+        return None if all(map(is_finite, slopes)) else program.output
     parts = (evolve(program, output=at, shape=shape) for at, shape in enumerate(shapes(program)))
     return next(part.output for part in parts if not is_finite(part))
+
+
+def _length(side: str) -> str:
+    return "length" if side == "logp" else f"{side}_length"
+
+
+def _preferences() -> list[dict[str, Any]]:
+    """Return the inputs of pairs and labelled replies near the reference, each with all of them."""
+    found = []
+    for drift in (-0.02, 0.02):
+        for good, replies in enumerate(([-0.4, -0.9, -1.5], [-1.1, -2.0])):
+            others = [-1.9, -2.3] if good else [-0.5, -0.6, -0.8]
+            example: dict[str, Any] = {"good": float(good), "chosen_nll": 0.9, "chat_nll": 1.1}
+            for name, tokens, moved in (
+                ("chosen", replies, drift),
+                ("rejected", others, -drift),
+                ("logp", replies, drift),
+                ("mismatched", others, drift),
+            ):
+                known = [token - moved for token in tokens]
+                ref = "ref" if name == "logp" else f"{name}_ref"
+                example |= {name: sum(tokens), f"{name}_token": tokens, ref: sum(known)}
+                example |= {f"{ref}_token": known, _length(name): float(len(tokens))}
+            found.append(example)
+    return found
 
 
 def _size(slope: Program, sign: float, drift: float) -> float:

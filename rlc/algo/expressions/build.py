@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterable, Mapping
 from functools import partial, reduce
 
+from rlc.algo.expressions.inputs import OF_BATCH, OF_TOKENS, WIDER, widest
 from rlc.algo.expressions.program import (
     INPUT,
     MOST_NESTED,
@@ -38,7 +39,7 @@ from rlc.algo.expressions.vocabulary import (
     RUNNING,
     SHARE,
     TURNS,
-    WIDER,
+    Operation,
     functions_of,
     input_of,
     others_of,
@@ -54,8 +55,15 @@ _SHAPES: dict[Shape, str] = {
     "turn": "one value a turn",
     "component": "one value a component of the reward",
     "turn_component": "one value a turn and component of the reward",
+    "pair": "one value a pair",
+    "chosen_token": "one value a token of the better reply",
+    "rejected_token": "one value a token of the worse reply",
+    "reply": "one value a reply",
+    "reply_token": "one value a token of the reply",
 }
-_INSTEAD = {"mean": "it is its own mean", "sum": "multiply it by `length`"}
+_INSTEAD = {"mean": "it is its own mean", "sum": "multiply it by the number of tokens"}
+_COMPARED: Mapping[Kind, str] = {"preference": "chosen > rejected"}
+_APART = "`sum(…)` or `mean(…)` makes one value of those of the tokens of a reply"
 _MEMBERS: tuple[Shape, ...] = ("episode", "turn", "component", "turn_component")
 # The shapes of what is taken over turns, and of the first argument of some operations.
 _TAKES: Mapping[str, tuple[Shape, ...]] = {
@@ -188,7 +196,7 @@ class Builder:
         """Return the program of a node's result, without what it does not need.
 
         Raise ExpressionError if the result is a condition, or a loss that is the same whatever
-        its sequence. Afterwards :attr:`positions` says where the nodes went.
+        its sequence, pair or reply. Afterwards :attr:`positions` says where the nodes went.
         """
         if self.is_condition(output):
             raise ExpressionError("the result is a condition, not a value", self._nodes[output].op)
@@ -201,6 +209,12 @@ class Builder:
                 found="a number",
                 hint="it has to depend on `logp`",
             )
+        if self._kind == "preference" and shape not in OF_BATCH["preference"]:
+            expected = " or ".join(_SHAPES[one] for one in OF_BATCH["preference"])
+            message = f"a preference loss is {expected}, and this is {_SHAPES[shape]}"
+            hint = "it has to depend on `chosen` and `rejected`" if shape == "number" else _APART
+            output_op = self._nodes[output].op
+            raise ExpressionError(message, output_op, None, expected, _SHAPES[shape], hint)
         return self.part(output)
 
     def part(self, output: int) -> Program:
@@ -272,25 +286,40 @@ class Builder:
                     expected = "a number above 0, at most 1"
                     message = f"`{operation.usage}` takes {expected} for `{param}`"
                     raise ExpressionError(message, op, position, expected)
-            elif (operation.reduces or operation.batch) and self._shapes[arg] != "token":
-                over, shape = "a sequence" if operation.reduces else "a batch", self._shapes[arg]
-                message = f"`{operation.usage}` is over the tokens of {over}, and this is "
-                raise ExpressionError(
-                    message + _SHAPES[shape],
-                    op,
-                    position,
-                    _SHAPES["token"],
-                    _SHAPES[shape],
-                    _INSTEAD.get(op),
-                )
+            elif operation.reduces or operation.batch:
+                self._require_reducible(operation, position, self._shapes[arg])
         if self._kind == "advantage":
             self._require_values(op, args[0], over)
+        elif self._kind == "preference" and widest(self._shapes[arg] for arg in args) is None:
+            shown = " and ".join(dict.fromkeys(_SHAPES[self._shapes[arg]] for arg in args))
+            expected = "values that belong together"
+            message = f"`{operation.usage}` takes {expected}, and these are {shown}"
+            of_pairs = {OF_TOKENS.get(self._shapes[arg], self._shapes[arg]) for arg in args}
+            hint = (
+                _APART if "reply" not in of_pairs else "a loss is of pairs, or of labelled replies"
+            )
+            raise ExpressionError(message, op, None, expected, shown, hint)
         if op == "clip" and (low := self.value(args[1])) is not None:
             high = self.value(args[2])
             if high is not None and low > high:
                 message = f"`clip` from {low:g} to {high:g} has its bounds the wrong way round"
                 raise ExpressionError(message, op, 1, f"at most {high:g}", f"{low:g}")
         return tuple(checked)
+
+    def _require_reducible(self, operation: Operation, position: int, shape: Shape) -> None:
+        """Raise ExpressionError if nothing is reduced over what has a shape: what is no token, or
+        in a batch no member of it."""
+        takes = tuple(OF_TOKENS) if operation.reduces else OF_BATCH[self._kind]
+        if shape in takes:
+            return
+        of = "the tokens of a sequence" if self._kind == "loss" else "tokens"
+        if not operation.reduces:
+            of = f"the {'tokens' if self._kind == 'loss' else 'pairs or replies'} of a batch"
+        message = f"`{operation.usage}` is over {of}, and this is {_SHAPES[shape]}"
+        hint = _INSTEAD.get(operation.name)
+        raise ExpressionError(
+            message, operation.name, position, _SHAPES[takes[0]], _SHAPES[shape], hint
+        )
 
     def _require_values(self, op: str, arg: int, over: str | None) -> None:
         """Raise ExpressionError if an operation cannot be taken over what it is, or of that."""
@@ -319,7 +348,7 @@ class Builder:
             position,
             "a condition",
             "a value",
-            "compare it with something, such as `adv > 0`",
+            f"compare it with something, such as `{_COMPARED.get(self._kind, 'adv > 0')}`",
         )
 
     def _simplified(self, op: str, args: tuple[int, ...]) -> int | None:

@@ -1,21 +1,23 @@
 """The value and the gradient of a loss on one sequence, in float64, by reverse accumulation.
 
-Services are checked against this, as :mod:`rlc.algo.losses` is for its own losses.
-Conventions where a derivative does not exist are those of torch, which computes it everywhere else:
+Services are checked against this, for their own losses by :mod:`rlc.algo.served`. Conventions where
+a derivative does not exist are those of torch, which computes it everywhere else:
 
 - ``min`` and ``max`` give each of two equal arguments half of the gradient (``torch.minimum``);
 - ``clip`` passes the gradient on at its bounds (``torch.clamp``); ``abs`` has none at 0;
 - comparisons and ``stop`` have none.
 
+A preference loss is computed for all pairs of a batch at once, and its gradient from the program
+of its derivative.
+
 Unlike torch's, a gradient never comes out of the branch of a `where` that was not chosen, even if
-that branch is infinite or NaN. All built-in losses written as expressions agree with
-:mod:`rlc.algo.losses`, ties included: where PPO's free and clipped term are equal, both have the
-same gradient or the advantage is 0.
+that branch is infinite or NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import fsum
 from types import MappingProxyType
 from typing import Any
@@ -25,13 +27,17 @@ import numpy.typing as npt
 
 from rlc.algo.episodes import Floats
 from rlc.algo.errors import AlgorithmError
+from rlc.algo.expressions.behaviour import derivative
+from rlc.algo.expressions.inputs import LENGTHS, OF_TOKENS
 from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program, Shape
 from rlc.algo.expressions.vocabulary import (
+    OPERATIONS,
     after_batch,
     batch_nodes,
     differentiable,
     input_of,
     shapes,
+    trained,
 )
 from rlc.records import evolve
 
@@ -43,6 +49,7 @@ def loss_and_grad(
     inputs: Mapping[str, npt.ArrayLike],
     mask_T: npt.ArrayLike | None = None,
     weights: npt.ArrayLike = 1.0,
+    marked_T: npt.ArrayLike | None = None,
 ) -> tuple[float, Floats]:
     """Return the loss of one sequence and its gradient by the trainer's logprobs.
 
@@ -54,6 +61,8 @@ def loss_and_grad(
         mask_T: positive where the token was sampled; None: everywhere. Other tokens have neither
             a loss nor a gradient, and nothing is read there.
         weights: what the loss is multiplied by: one number, or for a token loss one a token.
+        marked_T: how much each token counts in a ``mean`` that no gradient passes through; None:
+            the sampled ones count alike.
 
     Returns:
         The weighted sum of the token losses, or the weighted loss of the sequence; and its
@@ -75,8 +84,9 @@ def loss_and_grad(
     if scale.shape and (program.shape != "token" or scale.shape != mask.shape):
         raise AlgorithmError(f"weights of shape {scale.shape} do not fit a {program.shape} loss")
     scale = scale[mask] if scale.shape else scale
+    marked_S = None if marked_T is None else np.asarray(marked_T, dtype=np.float64)[mask]
     with np.errstate(all="ignore"):  # what is not finite is refused below
-        values = _forward(program, sampled)
+        values = _forward(program, sampled, marked_S)
         loss = values[program.output] * scale
         grad_S = _backward(program, values, scale, int(mask.sum()))
     if not (np.isfinite(loss).all() and np.isfinite(grad_S).all()):
@@ -183,6 +193,92 @@ def _token_values(
     return np.asarray(values[part.output], np.float64) * np.ones(length)
 
 
+def preference_loss_and_grad(
+    program: Program, inputs: Mapping[str, Any]
+) -> tuple[float, dict[str, Floats]]:
+    """Return the mean loss of the pairs, or labelled replies, of a batch, and its gradient.
+
+    Args:
+        program: a preference loss.
+        inputs: what it reads, and the lengths: one value for each pair or reply, shape (P,), or
+            for a token input the values of its tokens, one array for each. A share of the batch,
+            such as ``chosen_nll``, is the same for all.
+
+    Returns:
+        The loss, and by each input with a gradient the derivative of the loss, of each pair or
+        reply, shape (P,), or of the tokens of all of them, one after the other.
+
+    Raises:
+        AlgorithmError: a missing input, or a loss or gradient that is not finite.
+    """
+    batch = _PreferenceBatch(program, inputs)
+    with np.errstate(all="ignore"):  # what is not finite is refused below
+        loss_P = batch.values(program, program.shape)
+        grads = {
+            name: batch.values(slope, input_of(program.kind, name).shape) / len(loss_P)
+            for name, slope in _slopes(program).items()
+        }
+    if not (np.isfinite(loss_P).all() and all(np.isfinite(grad).all() for grad in grads.values())):
+        at = int(np.argmin(np.isfinite(loss_P)))
+        read = ", ".join(f"{name} = {value:.6g}" for name, value in batch.example(at))
+        raise AlgorithmError(f"the preference loss or its gradient is not finite, where {read}")
+    return float(np.mean(loss_P)), grads
+
+
+@lru_cache(maxsize=64)
+def _slopes(program: Program) -> Mapping[str, Program]:
+    return {name: derivative(program, by=name) for name in trained(program)}
+
+
+class _PreferenceBatch:
+    """The inputs of a preference loss, with those of tokens one after the other."""
+
+    def __init__(self, program: Program, inputs: Mapping[str, Any]) -> None:
+        if missing := [name for name in program.inputs if name not in inputs]:
+            raise AlgorithmError(f"the preference loss reads `{missing[0]}`, which is not there")
+        lengths = {shape: name for shape, name in LENGTHS.items() if name in inputs}
+        self.inputs: dict[str, Floats] = {}
+        for name in {*program.inputs, *lengths.values()}:
+            is_token = input_of(program.kind, name).shape in OF_TOKENS
+            self.inputs[name] = np.concatenate(inputs[name]) if is_token else np.array(inputs[name])
+        self.counts = {shape: np.asarray(inputs[name], int) for shape, name in lengths.items()}
+        self.size = len(next(iter(self.counts.values())))
+
+    def example(self, at: int) -> Iterator[tuple[str, float]]:
+        """Yield the inputs of one pair or reply, but those of its tokens."""
+        for name, column in sorted(self.inputs.items()):
+            if input_of("preference", name).shape not in OF_TOKENS:
+                yield name, column[at]
+
+    def values(self, program: Program, shape: Shape) -> Floats:
+        """Return the result of a program, a value for each that has a shape."""
+        found, of = list[_Values](), shapes(program)
+        for position, node in enumerate(program.nodes):
+            if node.op == NUMBER:
+                found.append(np.float64(node.value or 0.0))
+            elif node.op == INPUT:
+                found.append(self.inputs[node.name or ""])
+            elif node.op == "batch_mean":
+                found.append(np.mean(found[node.args[0]]))
+            elif OPERATIONS[node.op].reduces:
+                arg = node.args[0]
+                parts = np.split(found[arg], np.cumsum(self.counts[of[arg]])[:-1])
+                found.append(np.array([FORWARD[node.op](part) for part in parts]))
+            else:
+                given = (self.spread(found[arg], of[arg], of[position]) for arg in node.args)
+                found.append(FORWARD[node.op](*given))
+        result = self.spread(found[program.output], program.shape, shape)
+        size = self.counts[shape].sum() if shape in OF_TOKENS else self.size
+        made: Floats = np.zeros(size) + result
+        return made
+
+    def spread(self, values: _Values, shape: Shape, to: Shape) -> _Values:
+        """Return a value for each token, where there is one for each pair or reply."""
+        if to in OF_TOKENS and shape == OF_TOKENS[to]:
+            return np.repeat(values, self.counts[to])
+        return values
+
+
 def _sampled(
     program: Program, inputs: Mapping[str, npt.ArrayLike], mask: npt.NDArray[np.bool_]
 ) -> dict[str, _Values]:
@@ -203,13 +299,18 @@ def _sampled(
     return found
 
 
-def _forward(program: Program, inputs: Mapping[str, _Values]) -> list[_Values]:
+def _forward(
+    program: Program, inputs: Mapping[str, _Values], marked_S: Floats | None = None
+) -> list[_Values]:
     values: list[_Values] = []
     for node in program.nodes:
         if node.op == NUMBER:
             values.append(np.float64(node.value or 0.0))
         elif node.op == INPUT:
             values.append(inputs[node.name or ""])
+        elif node.op == "mean" and marked_S is not None:
+            total = np.sum(values[node.args[0]] * marked_S)
+            values.append(total / max(np.sum(marked_S), 1.0))
         else:
             values.append(FORWARD[node.op](*(values[arg] for arg in node.args)))
     return values
@@ -233,6 +334,7 @@ FORWARD: Mapping[str, Callable[..., _Values]] = MappingProxyType(
         "max": np.maximum,
         "clip": lambda x, low, high: np.minimum(np.maximum(x, low), high),
         "exp": np.exp,
+        "expm1": np.expm1,
         "log": np.log,
         "sqrt": np.sqrt,
         "abs": np.abs,

@@ -8,9 +8,10 @@ part that is read more than once gets one (``u1``), so that no text is longer th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 
 from rlc.algo.expressions.behaviour import derivative
+from rlc.algo.expressions.inputs import OF_TOKENS
 from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program, Shape
 from rlc.algo.expressions.vocabulary import (
     COMPONENTS,
@@ -26,13 +27,14 @@ from rlc.algo.expressions.vocabulary import (
 from rlc.records import evolve
 
 _INDEX: Mapping[Shape, str] = {
-    "token": "_t",
+    **dict.fromkeys(OF_TOKENS, "_t"),
     "turn": "_t",
     "component": "_k",
     "turn_component": "_tk",
 }
 _NAMED = {"weight": "weighted by", "ddof": "ddof", "singleton": "a single one:"}
 _COMPARED = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "=", "!=": "≠"}
+_SIGNS = {"ρ_t": "ρ_t = p_t / q_t", "sg(": "sg: no gradient"}
 _FUNCTIONS = {"stop": "sg", "mean": "mean_t", "sum": "sum_t"}
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONG, _TOO_LONG = 32, 200  # characters from which a part that is read again gets a name, or any
@@ -49,7 +51,7 @@ def formula(program: Program) -> tuple[str, ...]:
         result = f"reward = {text}"
     elif program.kind == "advantage":
         result = f"A{_INDEX.get(program.shape, '')} = {text}"
-    elif program.shape == "sequence":
+    elif program.shape != "token":
         result = f"L = {text}"
     elif (node := program.nodes[program.output]).op == "neg":
         result = f"L = − Σ_t {writer.enclosed(node.args[0], _QUOTIENT)}"
@@ -58,17 +60,24 @@ def formula(program: Program) -> tuple[str, ...]:
     return (*writer.parts(), result)
 
 
-def derivative_formula(program: Program) -> tuple[str, ...]:
-    """Return ``∂L/∂log p_t = …``, after the large parts of it that :func:`formula` does not have.
+def derivative_formula(program: Program, by: str = "logp") -> tuple[str, ...]:
+    """Return ``∂L/∂log p_t = …``, or that ``by`` another input of a preference loss, after the
+    large parts of it that :func:`formula` does not have.
 
     It holds except at boundaries, where two sides of a ``min`` or ``max`` are equal.
     """
     named = _named(program)
     known = {node.name for node in named.nodes if node.op != INPUT}
-    slope = _named(derivative(named, ties=False), "v")
+    slope = _named(derivative(named, ties=False, by=by), "v")
     writer = _Writer(slope)
     result = writer.text(slope.output, whole=True)[0]
-    return (*writer.parts(known), f"∂L/∂{INPUTS['loss']['logp'].symbol} = {result}")
+    return (*writer.parts(known), f"∂L/∂{INPUTS[program.kind][by].symbol} = {result}")
+
+
+def signs(lines: Iterable[str]) -> list[str]:
+    """Return what some signs in formulas mean."""
+    text = " ".join(lines)
+    return [meaning for sign, meaning in _SIGNS.items() if sign in text]
 
 
 def number(value: float) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
 from rlc.algo.errors import AlgorithmError
-from rlc.algo.expressions.program import INPUT, NUMBER, Program
+from rlc.algo.expressions.inputs import OF_TOKENS
+from rlc.algo.expressions.program import INPUT, NUMBER, Program, Shape
 from rlc.algo.expressions.vocabulary import OPERATIONS, shapes
+from rlc.records import evolve
 
 _Inputs = Mapping[str, float | Sequence[float]]
 
@@ -18,15 +20,22 @@ def evaluate(program: Program, inputs: _Inputs) -> Any:
     """Return the result: a list with one value a token, or one float.
 
     Args:
-        program: a loss, a derivative or a reward.
-        inputs: for each input that is read its value, or those of the sampled tokens; ``length``
-            follows from them. Nothing is checked.
+        program: a loss, a derivative, a reward, or a preference loss, of a pair or a labelled
+            reply that is a batch by itself.
+        inputs: for each input that is read its value, or those of the sampled tokens; the
+            ``length`` of a sequence follows from them. Nothing is checked.
     """
     return evaluator(program)(inputs)
 
 
-def evaluator(program: Program) -> Callable[[_Inputs], Any]:
-    """Return :func:`evaluate` of one program, for many inputs."""
+def evaluator(
+    program: Program, lists: Collection[Shape] = tuple(OF_TOKENS)
+) -> Callable[[_Inputs], Any]:
+    """Return :func:`evaluate` of one program, for many inputs. Values of the shapes ``lists`` are
+    lists: with those of a pair and of a reply, a preference loss is computed for a batch."""
+    if program.kind == "preference" and lists == tuple(OF_TOKENS):  # a mean over the batch is of it
+        nodes = [evolve(n, op="stop") if n.op == "batch_mean" else n for n in program.nodes]
+        program = evolve(program, nodes=tuple(nodes))
     of = shapes(program)
     # Of each operation: what computes it, what it reads, and which of that is the same on all
     # tokens where the result is not; None if the result is one value.
@@ -36,7 +45,7 @@ def evaluator(program: Program) -> Callable[[_Inputs], Any]:
         else (
             OPERATIONS[node.op].of,
             node.args,
-            [of[arg] != "token" for arg in node.args] if of[position] == "token" else None,
+            [of[arg] not in lists for arg in node.args] if of[position] in lists else None,
         )
         for position, node in enumerate(program.nodes)
     ]
@@ -54,7 +63,7 @@ def evaluator(program: Program) -> Callable[[_Inputs], Any]:
                 values.append(function(*[values[arg] for arg in args]))
             else:
                 columns = [
-                    repeat(values[arg], length) if one else values[arg]
+                    repeat(values[arg]) if one else values[arg]
                     for arg, one in zip(args, same, strict=True)
                 ]
                 values.append(list(map(function, *columns)))

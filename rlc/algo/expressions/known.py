@@ -1,4 +1,4 @@
-"""Recognises the losses of the service, however they are written.
+"""Recognises the losses of the service, and those over preferences, however they are written.
 
 Candidates get the numbers that stand in the expression as their settings, and are compared with
 it on sequences that have drifted to both sides of all of them, with advantages of both signs and
@@ -15,25 +15,25 @@ from random import Random
 from typing import Any
 
 from rlc.algo.expressions.behaviour import derivative
-from rlc.algo.expressions.build import Builder
+from rlc.algo.expressions.inputs import OF_BATCH
 from rlc.algo.expressions.interpret import evaluator
 from rlc.algo.expressions.program import NUMBER, Program
-from rlc.algo.expressions.vocabulary import OPERATIONS, needs_batch
+from rlc.algo.expressions.vocabulary import INPUTS, OPERATIONS, needs_batch, trained
 from rlc.records import Record, frozen
 
 _TOLERANCE = 1e-12
-_MOST_TRIALS = 300
+_MOST_TRIALS, _MOST_PREFERENCES = 300, 2_000
 _BESIDE = 1e-3  # how far from a number that decides something both sides of it are tried
 
 
 @frozen(eq=False)
 class Candidate:
     """A loss to compare with. ``settings`` are its numbers, of which the first is the smaller;
-    ``write`` makes its node from theirs."""
+    ``program`` reads them like inputs."""
 
     name: str
     settings: tuple[str, ...]
-    write: Callable[[Builder, Mapping[str, int]], int]
+    program: Program
 
 
 @frozen(eq=False)
@@ -75,6 +75,71 @@ def known_loss(program: Program, candidates: Sequence[Candidate]) -> KnownLoss |
     return None
 
 
+def known_preference(program: Program, candidates: Mapping[str, Program]) -> KnownLoss | None:
+    """Return the first of the candidates, programs that read their settings like inputs, that a
+    loss over preferences equals; None if there is none."""
+    numbers = sorted({node.value or 0.0 for node in program.nodes if node.op == NUMBER})
+    few, many = (_preferences(numbers, count) for count in (2, 40))
+    own = _PreferenceValues(program)
+    for name, candidate in candidates.items():
+        settings = [one for one in candidate.inputs if one not in INPUTS["preference"]]
+        reads = set(candidate.inputs) - set(settings)
+        if reads != set(program.inputs) or candidate.shape != program.shape:
+            continue
+        other, made = _PreferenceValues(candidate), list[float]()
+        for value in numbers:
+            made += [value, 1 - value, *((1 / value, 0.5 / value) if value else ())]
+        values = [x for x in dict.fromkeys([*numbers, 0.0, 1.0, *made]) if x >= 0]
+        picks = sorted(product(range(len(values)), repeat=len(settings)), key=max)
+        for pick in picks[:_MOST_PREFERENCES]:
+            config = {key: values[at] for key, at in zip(settings, pick, strict=True)}
+            if all(own.agrees(other, batch, config) for batch in (few, many)):
+                return KnownLoss(name, config)
+    return None
+
+
+class _PreferenceValues:
+    """The values of a preference loss and of its gradient on a batch."""
+
+    def __init__(self, program: Program) -> None:
+        slopes = (derivative(program, by=name) for name in trained(program))
+        self._of = [evaluator(part, OF_BATCH["preference"]) for part in (program, *slopes)]
+
+    def agrees(self, other: _PreferenceValues, batch: _Inputs, config: Mapping[str, float]) -> bool:
+        """Return whether another loss with some settings has the same."""
+        values = {**batch, **config}
+        for mine, its in zip(self._of, other._of, strict=True):
+            pairs = zip(_column(mine(batch), batch), _column(its(values), batch), strict=True)
+            if not all(math.isfinite(b) and _close(a, b) for a, b in pairs):
+                return False
+        return True
+
+
+def _column(value: Any, batch: _Inputs) -> list[float]:
+    """Return a value of each pair or reply."""
+    return value if isinstance(value, list) else [value] * len(batch["good"])
+
+
+def _preferences(numbers: Sequence[float], count: int) -> dict[str, list[float]]:
+    """Return the inputs of some pairs and labelled replies, but those of their tokens; the same
+    each time. Margins are near the numbers that a loss has, and far from them."""
+    random = Random(0)
+    batch: dict[str, list[float]] = {name: [] for name in INPUTS["preference"]}
+    apart = [0.0, 0.1, -0.1, 3.0, -3.0, *(x + e for x in numbers for e in (-_BESIDE, _BESIDE))]
+    for index in range(count):
+        for name in batch:
+            batch[name].append(-random.uniform(0.5, 30.0))
+        for name in ("chosen", "rejected", "mismatched"):
+            batch[f"{name}_ref"][-1] = batch[name][-1] + random.choice(apart)
+            batch[f"{name}_length"][-1] = float(random.randint(1, 9))
+        batch["ref"][-1] = batch["logp"][-1] + random.choice(apart)
+        batch["length"][-1] = float(random.randint(1, 9))
+        batch["good"][-1] = float(index % 2)
+    for name in ("chosen_nll", "chat_nll"):
+        batch[name] = [random.uniform(0.1, 4.0)] * count
+    return batch
+
+
 class _LossValue:
     """The value and the gradient of a loss."""
 
@@ -104,12 +169,8 @@ class _ReferenceLoss:
 
 
 class _Candidate(_LossValue):
-    """A candidate as a program that reads its settings like inputs."""
-
     def __init__(self, candidate: Candidate) -> None:
-        builder = Builder("loss", candidate.settings)
-        nodes = {name: builder.input(name) for name in candidate.settings}
-        super().__init__(builder.program(candidate.write(builder, nodes)))
+        super().__init__(candidate.program)
         self.candidate = candidate
         self.reads = set(self.program.inputs) - set(candidate.settings)
 

@@ -12,8 +12,21 @@ from typing import Literal
 from rlc.algo.errors import AlgorithmError
 from rlc.records import Record, frozen
 
-Shape = Literal["number", "sequence", "token", "episode", "turn", "component", "turn_component"]
-Kind = Literal["loss", "reward", "advantage"]
+Shape = Literal[
+    "number",
+    "sequence",
+    "token",
+    "episode",
+    "turn",
+    "component",
+    "turn_component",
+    "pair",
+    "chosen_token",
+    "rejected_token",
+    "reply",
+    "reply_token",
+]
+Kind = Literal["loss", "reward", "advantage", "preference"]
 
 NUMBER, INPUT = "number", "input"  # the leaves of an expression
 MOST_NODES, MOST_NESTED = 1_000, 200  # of an expression that is read, not of its derivative
@@ -73,7 +86,8 @@ class Program(Record):
 
     ``kind`` decides which inputs there are. ``shape``, that of the result, says how a loss adds
     up: one value for each sampled token (``token``) or one for each sequence (``sequence``).
-    A shaped reward is one ``number``. An advantage is one value for each ``episode`` or ``turn``.
+    A shaped reward is one ``number``. An advantage is one value for each ``episode`` or ``turn``, a
+    preference loss one for each ``pair``, or for each labelled ``reply``.
     """
 
     is_whole = True

@@ -23,21 +23,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
 
+from rlc.algo.expressions.inputs import OF_REPLIES, OF_TOKENS, TRAINED, Input, flag, table, widest
 from rlc.algo.expressions.program import INPUT, NUMBER, Kind, OperationNode, Program, Shape
 from rlc.records import evolve, frozen
 
-# The shapes that each fits where they are, from narrow to wide.
-WIDER: Mapping[Shape, tuple[Shape, ...]] = {
-    "number": ("sequence", "token", "episode", "turn", "component", "turn_component"),
-    "sequence": ("token",),
-    "token": (),
-    "episode": ("turn", "component", "turn_component"),
-    "turn": ("turn_component",),
-    "component": ("turn_component",),
-    "turn_component": (),
-}
 TURNS, COMPONENTS = "turns", "components"  # axes: a statistic over one leaves it out
 SCOPES = ("group", "role", "env", "batch_role", "batch")
 _WITHOUT: Mapping[str, Mapping[Shape, Shape]] = {
@@ -51,32 +41,9 @@ def task_scope(scope: str) -> str:
     return "role" if scope in ("role", "batch_role") else "group"
 
 
-def widest(shapes: Iterable[Shape]) -> Shape:
-    """Return the narrowest shape that all of some fit."""
-    given = set(shapes)
-    return next(wide for wide in WIDER if all(one == wide or wide in WIDER[one] for one in given))
-
-
 def others_of(over: str | None) -> str | None:
     """Return the scope of ``others(scope)``; None for another."""
     return over[7:-1] if over is not None and over.startswith("others(") else None
-
-
-@frozen(eq=False)
-class Input:
-    """An input of an expression.
-
-    ``symbol`` is what formulas call it. ``low`` and ``high`` bound its values. ``flag``: it is 1
-    or 0, and stands for a condition where one is needed.
-    """
-
-    name: str
-    shape: Shape
-    doc: str
-    symbol: str
-    low: float = -math.inf
-    high: float = math.inf
-    flag: bool = False
 
 
 @frozen(eq=False)
@@ -104,7 +71,7 @@ class Operation:
     condition: bool = False
     commutes: bool = False
     batch: Shape | None = None
-    kinds: tuple[Kind, ...] = ("loss", "reward", "advantage")
+    kinds: tuple[Kind, ...] = ("loss", "reward", "advantage", "preference")
     over: tuple[str, ...] = ()
     named: Mapping[str, float | None] = MappingProxyType({})
 
@@ -126,19 +93,28 @@ class Operation:
         return f"{self.word}({', '.join(written)})"
 
     def shape(self, args: Sequence[Shape], over: str | None = None) -> Shape:
-        """Return the shape of the result, from those of the arguments."""
+        """Return the shape of the result, from those of the arguments, which go together."""
         if self.batch is not None:
-            return self.batch
+            return self.batch if args[0] == "token" else "number"
         if self.reduces:
-            return "sequence"
+            return OF_TOKENS[args[0]]
         if over is not None and over in _WITHOUT:
             return _WITHOUT[over].get(args[0], args[0])
-        return args[0] if over or self.name in _KEEPING else widest(args)
+        wide = args[0] if over or self.name in _KEEPING else widest(args)
+        assert wide is not None
+        return wide
 
 
 def _exp(x: float) -> float:
     try:
         return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
+def _expm1(x: float) -> float:
+    try:
+        return math.expm1(x)
     except OverflowError:
         return math.inf
 
@@ -193,16 +169,17 @@ def _of_many(*_: float) -> float:
 
 SPREADS = ("std over", "rms over")
 _OF_SPREADS = ("+", "-", "*", "/", "max", "min", "sqrt", "abs")
+_SMALL = 0.1  # a number that keeps a quotient finite, and no more
 _AB = ("a", "b")
 _X = ("x",)
 _OVER = " over"
 DISCOUNTED, RUNNING = "discounted", "running"
 _KEEPING = (DISCOUNTED, RUNNING)  # their result has the shape of the first argument
 _IN_LOSS: tuple[Kind, ...] = ("loss",)
+_IN_PREFERENCE: tuple[Kind, ...] = ("preference",)
+_IN_LOSSES: tuple[Kind, ...] = (*_IN_LOSS, *_IN_PREFERENCE)
 _IN_ADVANTAGE: tuple[Kind, ...] = ("advantage",)
 SHARE = "share"  # a parameter that takes a number, the share of the tokens that are chosen
-
-E = TypeVar("E", Input, Operation)
 
 
 def _statistic(
@@ -229,11 +206,7 @@ _ITSELF: tuple[str, float | None] = ("singleton", None)
 _SPREAD: tuple[tuple[str, float | None], ...] = (_WEIGHT, ("ddof", 1.0), ("singleton", 0.0))
 
 
-def _table(*entries: E) -> MappingProxyType[str, E]:
-    return MappingProxyType({entry.name: entry for entry in entries})
-
-
-OPERATIONS = _table(
+OPERATIONS = table(
     Operation("+", _AB, "sum", lambda a, b: a + b, commutes=True),
     Operation("-", _AB, "difference", lambda a, b: a - b),
     Operation("*", _AB, "product", lambda a, b: a * b, commutes=True),
@@ -275,6 +248,7 @@ OPERATIONS = _table(
         lambda x, low, high: _minimum(_maximum(x, low), high),
     ),
     Operation("exp", _X, "e to the power of `x`", _exp),
+    Operation("expm1", _X, "`exp(x) - 1`, exact near 0", _expm1, kinds=_IN_PREFERENCE),
     Operation("log", _X, "natural logarithm", _log),
     Operation("sqrt", _X, "square root", lambda x: math.sqrt(x) if x >= 0 or x != x else math.nan),
     Operation("abs", _X, "`x` without its sign; at 0 its gradient is 0", abs),
@@ -286,31 +260,36 @@ OPERATIONS = _table(
         lambda x: _maximum(x, 0.0) + math.log1p(math.exp(-abs(x))),
     ),
     Operation(
-        "stop", _X, "`x` as a constant: no gradient passes", lambda x: x, kinds=("loss", "reward")
+        "stop",
+        _X,
+        "`x` as a constant: no gradient passes",
+        lambda x: x,
+        kinds=("loss", "reward", "preference"),
     ),
     Operation(
         "mean",
         _X,
-        "mean over the sampled tokens of the sequence",
+        "mean over the sampled tokens of the sequence, or of a reply",
         _mean,
         reduces=True,
-        kinds=_IN_LOSS,
+        kinds=_IN_LOSSES,
     ),
     Operation(
         "sum",
         _X,
-        "sum over the sampled tokens of the sequence",
+        "sum over the sampled tokens of the sequence, or of a reply",
         _sum,
         reduces=True,
-        kinds=_IN_LOSS,
+        kinds=_IN_LOSSES,
     ),
     Operation(
         "batch_mean",
         _X,
-        "mean over the sampled tokens of the whole batch, without a gradient",
+        "mean over the sampled tokens of the whole batch, or its pairs or replies, without a "
+        "gradient",
         _mean,
         batch="sequence",
-        kinds=_IN_LOSS,
+        kinds=_IN_LOSSES,
     ),
     Operation(
         "batch_top",
@@ -374,15 +353,11 @@ OPERATIONS = _table(
 )
 
 
-def _flag(name: str, shape: Shape, doc: str) -> Input:
-    return Input(name, shape, doc, name, low=0, high=1, flag=True)
-
-
 RATIO = "ratio"  # not an input of its own: a Builder writes exp(logp - logq)
 
 INPUTS: MappingProxyType[Kind, MappingProxyType[str, Input]] = MappingProxyType(
     {
-        "loss": _table(
+        "loss": table(
             Input(
                 "logp",
                 "token",
@@ -402,23 +377,24 @@ INPUTS: MappingProxyType[Kind, MappingProxyType[str, Input]] = MappingProxyType(
             ),
             Input("length", "sequence", "how many tokens of the sequence were sampled", "n", low=1),
         ),
-        "reward": _table(
+        "reward": table(
             Input("total", "number", "the reward so far", "total"),
             Input("tokens", "number", "sampled tokens of the episode", "tokens", low=0),
             Input("turns", "number", "turns of the episode", "turns", low=1),
-            _flag("truncated", "number", "1 if the episode was cut off, else 0"),
+            flag("truncated", "number", "1 if the episode was cut off, else 0"),
         ),
-        "advantage": _table(
+        "advantage": table(
             Input("reward", "turn", "the reward of the turn", "r_t"),
             Input("parts", "turn_component", "each component of the reward of the turn", "r_tk"),
             Input("weights", "component", "what each component of the reward weighs", "w_k"),
             Input("tokens", "turn", "how many tokens of the turn were sampled", "n_t", low=0),
             Input("length", "episode", "how many tokens of the episode were sampled", "n", low=0),
             Input("turns", "episode", "turns of the episode", "T", low=1),
-            _flag("truncated", "episode", "1 if the episode was cut off, else 0"),
-            _flag("failed", "episode", "1 if the episode failed and has a penalty, else 0"),
+            flag("truncated", "episode", "1 if the episode was cut off, else 0"),
+            flag("failed", "episode", "1 if the episode failed and has a penalty, else 0"),
             Input("step", "number", "the number of the step, from 1 on", "step", low=1),
         ),
+        "preference": OF_REPLIES,
     }
 )
 LABELS = ("role", "env")  # inputs that are names: each can be compared with one
@@ -431,13 +407,14 @@ def is_reward(name: str) -> bool:
 
 
 def spreads(program: Program) -> list[bool]:
-    """Return for each node whether it is a spread, or made of spreads and numbers alone: what is
-    divided by one that is 0 is 0."""
+    """Return for each node whether it is a spread, or one with a factor or a small number beside
+    it: what is divided by one that is 0 is 0."""
     found: list[bool] = []
     for node in program.nodes:
-        given = [found[arg] or program.nodes[arg].op == NUMBER for arg in node.args]
-        made = node.op in _OF_SPREADS and all(given) and any(found[arg] for arg in node.args)
-        found.append(node.op in SPREADS or made)
+        numbers = [program.nodes[arg].value for arg in node.args if not found[arg]]
+        scales = node.op in ("*", "/") or all(abs(x or 0.0) < _SMALL for x in numbers)
+        made = node.op in _OF_SPREADS and None not in numbers and len(numbers) < len(node.args)
+        found.append(node.op in SPREADS or (made and scales))
     return found
 
 
@@ -457,7 +434,7 @@ def input_of(kind: Kind, name: str) -> Input:
         return known
     if kind == "advantage":
         if name.endswith('"'):
-            return _flag(name, "episode", f"1 where {name}, else 0")
+            return flag(name, "episode", f"1 where {name}, else 0")
         if name.startswith(PART):
             return Input(name, "turn", f"the component `{name[len(PART) :]}` of the reward", name)
     operation = OPERATIONS.get(name.rpartition("_")[0])
@@ -480,10 +457,17 @@ def shapes(program: Program) -> tuple[Shape, ...]:
     return tuple(found)
 
 
-def differentiable(program: Program) -> list[bool]:
-    """Return for each node whether it depends on ``logp`` in a way that has a gradient: not through
-    ``stop``, a condition, what is computed over a batch, or a product with 0 alone."""
+def trained(program: Program) -> tuple[str, ...]:
+    """Return the inputs with a gradient that a program reads."""
+    return tuple(name for name in TRAINED.get(program.kind, ()) if name in program.inputs)
+
+
+def differentiable(program: Program, by: str | None = None) -> list[bool]:
+    """Return for each node whether it depends on an input with a gradient, or the one that is
+    named, in a way that has a gradient: not through ``stop``, a condition, what is computed over a
+    batch, or a product with 0 alone."""
     found: list[bool] = []
+    sources = TRAINED.get(program.kind, ()) if by is None else (by,)
     for node in program.nodes:
         if node.op in OPERATIONS:
             operation = OPERATIONS[node.op]
@@ -492,7 +476,7 @@ def differentiable(program: Program) -> list[bool]:
                 passes = all(program.nodes[arg].value != 0 for arg in node.args)
             found.append(passes and any(found[arg] for arg in node.args))
         else:
-            found.append(node.op == INPUT and node.name == "logp")
+            found.append(node.op == INPUT and node.name in sources)
     return found
 
 

@@ -9,9 +9,7 @@ refused. What else differs is said where it does.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any
 
 from rlc.algo import (
     AdvantageScheme,
@@ -73,7 +71,6 @@ _ONLY_IF = {
     ("areal.normalize", "unbiased"): ("std_level", _SOME_LEVEL),
     ("areal.normalize", "eps"): ("std_level", _SOME_LEVEL),
 }
-_DEFAULT = re.compile(r"(\w+) = ([\w.-]+)")
 
 
 def written(text: FormulaText) -> Builtin:
@@ -88,11 +85,8 @@ def written(text: FormulaText) -> Builtin:
 
 
 def _params(text: FormulaText) -> Iterator[Param]:
-    for name, default in _DEFAULT.findall(text.head):
-        param = _PARAMS[name]
-        value: Any = default if param.type == "word" else default == "true"
-        value = float(default) if param.type == "float" else value
-        yield evolve(param, default=value, only_if=_ONLY_IF.get((text.name, name)))
+    for name, default in text.defaults.items():
+        yield evolve(_PARAMS[name], default=default, only_if=_ONLY_IF.get((text.name, name)))
 
 
 def _returns(args: Args) -> AdvantageScheme:

@@ -1,15 +1,12 @@
-"""Losses of the training service, with its own definitions (Tinker, SDK 0.38), how they add up over
-tokens, and the penalty on leaving a reference.
-
-The service sums over the sampled tokens t of a batch and averages nothing. p is the trainer's
-probability of a token, q the sampler's.
-"""
+"""Losses of the training service, from the texts of their formulas; how they add up over tokens;
+and the penalty on leaving a reference."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
+from rlc.algo import LOSSES as SERVED
 from rlc.algo import SHARED_BY
 from rlc.catalog.records import (
     MODEL_FOLDER,
@@ -27,87 +24,58 @@ from rlc.catalog.records import (
 from rlc.plan import AggregatePlan, KlPlan, LossPlan, Training
 from rlc.records import evolve
 
-if TYPE_CHECKING:
-    from rlc.algo import Builder
-
-_RATIO = "ρ_t = p_t / q_t"
-_CLIPPED = "clip(ρ_t, clip_low, clip_high)"
-_THRESHOLDS = {"clip_low": "clip_low_threshold", "clip_high": "clip_high_threshold"}
-
 
 def _clip(kind: Literal["gradient", "weight"], **more: Any) -> LossTraits:
-    return LossTraits(
-        _THRESHOLDS, clip=kind, bounds=("clip_low", "clip_high"), takes_stale=True, **more
-    )
+    return LossTraits(clip=kind, bounds=("clip_low", "clip_high"), takes_stale=True, **more)
 
 
-def _clip_params(low: float, high: float, of: str = "of a token") -> tuple[Param, Param]:
-    return (
-        number("clip_low", f"smallest ratio {of} that counts, 1 − ε", low, low=0),
-        number("clip_high", f"largest ratio {of} that counts, 1 + ε", high, above=0),
-    )
+_UPDATES = "batch = groups(16, group_size = 8, updates = 2)\nloss  = "
+# What the formulas do not say, and an example.
+_SERVED = {
+    "importance_sampling": (LossTraits(), ""),
+    "ppo": (_clip("gradient"), f"{_UPDATES}ppo(clip_low = 0.8, clip_high = 1.28)"),
+    "cispo": (_clip("weight"), "loss = cispo(clip_high = 5)"),
+    "dro": (LossTraits(pull="beta", reaches_prompt=True), "loss = dro(beta = 0.05)"),
+    "gspo": (_clip("gradient", per_sequence=True), f"{_UPDATES}gspo()"),
+    "cross_entropy": (LossTraits(sampler_logprobs=False), ""),
+    "stable_reinforce": (
+        LossTraits(
+            pull="kl_coeff", usual_pull=0.01, takes_stale=True, recorded=True, published=False
+        ),
+        "loss = stable_reinforce()",
+    ),
+}
+_PARAMS = {
+    "clip_low": number("clip_low", "smallest ratio of a {} that counts, 1 − ε", low=0),
+    "clip_high": number("clip_high", "largest ratio of a {} that counts, 1 + ε", above=0),
+    "beta": number("beta", "strength of the pull", above=0),
+    "kl_coeff": number(
+        "kl_coeff", "strength of the pull to the sampler; else the service's own", low=0
+    ),
+}
 
 
-def _importance(b: Builder, _: Mapping[str, int]) -> int:
-    return b.apply("neg", b.apply("*", b.input("ratio"), b.input("adv")))
-
-
-def _likelihood(b: Builder, _: Mapping[str, int]) -> int:
-    return b.apply("neg", b.apply("*", b.input("adv"), b.input("logp")))
-
-
-def _surrogate(b: Builder, ratio: int, of: Mapping[str, int]) -> int:
-    """Return the loss of PPO, with any ratio."""
-    clipped = b.apply("clip", ratio, of["clip_low"], of["clip_high"])
-    terms = [b.apply("*", each, b.input("adv")) for each in (ratio, clipped)]
-    return b.apply("neg", b.apply("min", *terms))
-
-
-def _sequence_ratio(b: Builder, of: Mapping[str, int]) -> int:
-    logp, logq = b.input("logp"), b.input("logq")
-    s = b.apply("stop", b.apply("exp", b.apply("mean", b.apply("-", logp, logq))))
-    one = b.apply("exp", b.apply("-", logp, b.apply("stop", logp)))  # 1, with the token's gradient
-    return _surrogate(b, b.apply("*", s, one), of)
-
-
-def _weighted_likelihood(b: Builder, of: Mapping[str, int]) -> int:
-    weight = b.apply("stop", b.apply("clip", b.input("ratio"), of["clip_low"], of["clip_high"]))
-    return b.apply("*", weight, _likelihood(b, of))
-
-
-def _pulled(b: Builder, of: Mapping[str, int]) -> int:
-    drift = b.apply("-", b.input("logp"), b.input("logq"))
-    half = b.apply("*", b.number(0.5), of["beta"])
-    return b.apply("+", _likelihood(b, of), b.apply("*", half, b.apply("*", drift, drift)))
-
-
-def _loss(
-    name: str,
-    doc: str,
-    traits: LossTraits,
-    formula: tuple[str, ...],
-    params: tuple[Param, ...] = (),
-    example: str = "",
-) -> Builtin:
+def _loss(name: str, traits: LossTraits, example: str) -> Builtin:
     """Return a loss under the service's own name."""
 
     def build(args: Args) -> LossPlan:
-        given = {key: args.values[own] for own, key in keys.items()}
+        given = {key: args.values[own] for own, key in loss.settings.items()}
         return LossPlan(
             name, {key: value for key, value in given.items() if value.data is not None}
         )
 
-    keys = {param.name: traits.config.get(param.name, param.name) for param in params}
-    traits = evolve(traits, config=keys)
-    hint = None
+    loss, hint = SERVED[name], None
     if traits.bounds is not None:
         low, high = traits.bounds
         usual = ("0.0003", "0.9997", "1.0003") if traits.per_sequence else ("0.2", "0.8", "1.2")
         hint = "its range is one of ratios: an ε of {} is `{low} = {}, {high} = {}`".format(
             *usual, low=low, high=high
         )
-    own = {"formula": formula, "hint": hint, "traits": traits, "example": example}
-    return builtin(name, "loss", doc, build, *params, **own)
+    of = "sequence" if traits.per_sequence else "token"
+    known = [(_PARAMS[own], default) for own, default in loss.text.defaults.items()]
+    params = [evolve(one, doc=one.doc.format(of), default=default) for one, default in known]
+    own = {"traits": evolve(traits, config=loss.settings), "formula": loss.formula}
+    return builtin(name, "loss", loss.text.doc, build, *params, hint=hint, example=example, **own)
 
 
 LIKELIHOOD = LossPlan("cross_entropy", {})  # of supervised training, and of requests for logprobs
@@ -125,92 +93,20 @@ def _aggregate(
     formula: str,
     token_weight: Callable[[float, float, int | None], float],
     *params: Param,
-    **more: str,
+    example: str = "",
 ) -> Builtin:
     """Return an aggregation, named as in verl; :mod:`rlc.algo.aggregate` computes its weights."""
 
     def build(args: Args) -> AggregatePlan:
         return AggregatePlan(name, args.values.get("length"))
 
-    own = {"formula": (formula,), "traits": AggregateTraits(SHARED_BY[name], token_weight)}
-    return builtin(name, "aggregate", doc, build, *params, **own, **more)
+    traits = AggregateTraits(SHARED_BY[name], token_weight)
+    own = {"formula": (formula,), "traits": traits, "example": example}
+    return builtin(name, "aggregate", doc, build, *params, **own)
 
 
 LOSSES = (
-    _loss(
-        "importance_sampling",
-        "policy gradient, corrected for what the sampler's weights were",
-        LossTraits(written=_importance),
-        ("L = − Σ_t ρ_t A_t", _RATIO),
-    ),
-    _loss(
-        "ppo",
-        "importance sampling that stops rewarding a ratio outside the clip range",
-        _clip("gradient", written=lambda b, of: _surrogate(b, b.input("ratio"), of)),
-        (f"L = − Σ_t min(ρ_t A_t, {_CLIPPED} A_t)", _RATIO),
-        _clip_params(0.8, 1.2),
-        example=(
-            "batch = groups(16, group_size = 8, updates = 2)\n"
-            "loss  = ppo(clip_low = 0.8, clip_high = 1.28)"
-        ),
-    ),
-    _loss(
-        "cispo",
-        "log-likelihood weighted by a clipped ratio; no token loses its gradient",
-        _clip("weight", written=_weighted_likelihood),
-        (f"L = − Σ_t sg({_CLIPPED}) log p_t A_t", _RATIO, "sg: no gradient"),
-        _clip_params(0.0, 4.0),
-        example="loss = cispo(clip_high = 5)",
-    ),
-    _loss(
-        "dro",
-        "direct reward optimisation: a quadratic pull towards the sampler",
-        LossTraits(pull="beta", reaches_prompt=True, written=_pulled),
-        (
-            "L = − Σ_t (log p_t A_t − β/2 (log p_t − log q_t)²)",
-            "t: the sampled tokens; the others get the trainer's own log p_t as their log q_t,",
-            "from a forward pass before each gradient, because the service pulls them too",
-        ),
-        (number("beta", "strength of the pull", 0.05, above=0),),
-        example="loss = dro(beta = 0.05)",
-    ),
-    _loss(
-        "gspo",
-        "PPO with one ratio for the whole sequence (arXiv 2507.18071)",
-        _clip("gradient", per_sequence=True, written=_sequence_ratio),
-        (
-            "L = − Σ_t min(s_t A_t, clip(s_t, clip_low, clip_high) A_t)",
-            "s_t: exp of the mean of log p − log q over the sequence, its gradient on token t",
-        ),
-        _clip_params(0.9997, 1.0004, "of a sequence"),
-        example=("batch = groups(16, group_size = 8, updates = 2)\nloss  = gspo()"),
-    ),
-    _loss(
-        "cross_entropy",
-        "log-likelihood weighted by the advantage: the policy gradient without a ratio",
-        LossTraits(sampler_logprobs=False, written=_likelihood),
-        ("L = − Σ_t A_t log p_t",),
-    ),
-    _loss(
-        "stable_reinforce",
-        "REINFORCE kept close to the sampler, for rollouts of older weights (alpha on Tinker)",
-        LossTraits(
-            pull="kl_coeff", usual_pull=0.01, takes_stale=True, recorded=True, published=False
-        ),
-        (
-            "L = − Σ_t (log p_t A_t − kl_coeff/2 (log p_t − log q_t)²)",
-            "t: the sampled tokens; the others contribute nothing",
-        ),
-        (
-            number(
-                "kl_coeff",
-                "strength of the pull to the sampler; else the service's own",
-                None,
-                low=0,
-            ),
-        ),
-        example="loss = stable_reinforce()",
-    ),
+    *(_loss(name, *known) for name, known in _SERVED.items()),
     _aggregate(
         "token_sum",
         "the service's own: every token counts once",

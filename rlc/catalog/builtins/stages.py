@@ -1,15 +1,14 @@
 """What stages take beside training itself: data, preferences and the losses over them, teachers,
 metrics, trackers.
 
-Formulas: s is the score of a reply, σ the logistic function, n the number of a reply's tokens, its
-end included. Definitions: :mod:`rlc.algo.losses`, which names versions.
+Losses over preferences are texts, in ``rlc/algo/formulas/preferences.rl``, which names versions.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from rlc.algo import no_advantage
+from rlc.algo import formula_texts, no_advantage
 from rlc.catalog.builtins.losses import KL_DISCOUNT
 from rlc.catalog.builtins.sources import (
     ARGS,
@@ -29,7 +28,6 @@ from rlc.catalog.records import (
     Key,
     MetricTraits,
     Param,
-    PreferenceTraits,
     TeacherTraits,
     TrackerTraits,
     builtin,
@@ -117,39 +115,38 @@ def _column(name: str, doc: str, usual: str) -> Param:
     return optional(name, "string", f"field of {doc}; none: the usual ones, such as {usual}")
 
 
+_USUAL = 0.001, 2.0
 _PROMPT = _column("prompt", "the prompt, text or messages", "`prompt`, `question`, `instruction`")
 
 
-def _loss(
-    name: str,
-    doc: str,
-    traits: PreferenceTraits,
-    formula: tuple[str, ...],
-    *params: Param,
-    **more: str,
-) -> Builtin:
+def _loss(name: str, *params: Param, beta: tuple[float, float] = _USUAL, **more: str) -> Builtin:
+    """Return a loss over preferences, whose text in ``rlc/algo/formulas`` says all but what its
+    parameters are; ``beta`` is the usual range of that."""
+    text = formula_texts("preference_loss")[name]
+
     def build(args: Args) -> PreferenceLossPlan:
         return PreferenceLossPlan(name, dict(args.values))
 
-    own = {"formula": formula, "traits": traits, **more}
-    return builtin(name, "preference_loss", doc, build, *params, **own)
+    def formula() -> tuple[str, ...]:
+        from rlc.algo import preference_formula
+
+        return preference_formula(name)
+
+    own = {"formula": formula, "traits": beta, **more}
+    given = {param.name: param for param in params}
+    filled = [evolve(given[key], default=value) for key, value in text.defaults.items()]
+    return builtin(name, "preference_loss", text.doc, build, *filled, **own)
 
 
-def _beta(default: float, doc: str) -> Param:
-    return number("beta", doc, default, above=0)
-
-
+_HOLDS = number("beta", "how much it holds to the reference", above=0)
+_SCALE = number("beta", "scale of the logprobs", above=0)
 _SMOOTHING = number(
     "label_smoothing",
     "how many of the pairs are taken for mislabelled",
-    0.0,
     low=0,
     below=0.5,
     instead="from 0.5 on the worse reply would be the better one",
 )
-_HOLDS = "how much it holds to the reference"
-_ALPHA = number("alpha", "weight of the log-likelihood of the better replies", 1.0, low=0)
-_RATIO = "s = log p(reply) − log p_ref(reply), summed over its n tokens"
 
 
 # The advantages of a stage that only its teachers teach: nothing but 0.
@@ -346,81 +343,38 @@ STAGE_PARTS = (
         Param("samples", "int", "replies to each task", 4, low=2, high=1_024),
         example="data = preferred(policy, env = guess, n = 512, samples = 4)",
     ),
-    _loss(
-        "dpo",
-        "direct preference optimisation (arXiv 2305.18290; smoothing as in cDPO)",
-        PreferenceTraits(reference=True),
-        ("L = − (1−ε) log σ(β (s_c − s_r)) − ε log σ(−β (s_c − s_r))", _RATIO),
-        _beta(0.1, _HOLDS),
-        _SMOOTHING,
-        example="loss = dpo(beta = 0.1)",
-    ),
-    _loss(
-        "ipo",
-        "identity preference optimisation: a margin to reach and no more (arXiv 2310.12036)",
-        PreferenceTraits(reference=True, mean=True),
-        ("L = (s_c − s_r − 1/(2β))²", "s = (log p(reply) − log p_ref(reply)) / n"),
-        _beta(0.1, _HOLDS),
-        example="loss = ipo(beta = 0.1)",
-    ),
+    _loss("dpo", _HOLDS, _SMOOTHING, example="loss = dpo(beta = 0.1)"),
+    _loss("ipo", _HOLDS, example="loss = ipo(beta = 0.1)"),
     _loss(
         "simpo",
-        "SimPO: mean logprobs a margin apart, without a reference (arXiv 2405.14734)",
-        PreferenceTraits(mean=True, usual_beta=(0.5, 20.0)),
-        ("L = − log σ(β (s_c − s_r) − γ)", "s = log p(reply) / n"),
-        _beta(2.0, "scale of the mean logprobs"),
-        number("gamma", "margin that is aimed at", 1.0, low=0),
+        number("beta", "scale of the mean logprobs", above=0),
+        number("gamma", "margin that is aimed at", low=0),
+        beta=(0.5, 20.0),
         example="loss = simpo(beta = 2.0, gamma = 1.0)",
     ),
     _loss(
         "cpo",
-        "contrastive preference optimisation, without a reference (arXiv 2401.08417)",
-        PreferenceTraits(likelihood="reply"),
-        (
-            "L = − (1−ε) log σ(β (s_c − s_r)) − ε log σ(−β (s_c − s_r)) − α mean(log p)",
-            "s = log p(reply); mean(log p): of all tokens of the batch's better replies",
-        ),
-        _beta(0.1, "scale of the logprobs"),
-        _ALPHA,
+        _SCALE,
+        number("alpha", "weight of the log-likelihood of the better replies", low=0),
         _SMOOTHING,
         example="loss = cpo(beta = 0.1)",
     ),
     _loss(
         "orpo",
-        "supervised training with an odds ratio, without a reference (arXiv 2403.07691)",
-        PreferenceTraits(mean=True, likelihood="all"),
-        (
-            "L = − β log σ(o_c − o_r) − mean(log p)",
-            "o = s − log(1 − exp s), s = log p(reply) / n",
-            "mean(log p): of all tokens of the batch's better chats, prompts included",
-        ),
-        _beta(0.1, "weight of the odds ratio"),
+        number("beta", "weight of the odds ratio", above=0),
         example="loss = orpo(beta = 0.1)",
     ),
     _loss(
         "brier",
-        "Brier's score of how probable the better one of two choices is, without a reference",
-        PreferenceTraits(),
-        (
-            "L = (1 − p_c)² + p_r² = 2 σ(−β (s_c − s_r))²",
-            "p = exp(β s), as a share of both; s = log p(reply)",
-        ),
-        _beta(1.0, "scale of the logprobs; with 1 they are probabilities"),
+        number("beta", "scale of the logprobs; with 1 they are probabilities", above=0),
         aliases="brier_score decisions",
         example="loss = brier()",
     ),
     _loss(
         "kto",
-        "Kahneman-Tversky optimisation: replies that are good or bad (arXiv 2402.01306)",
-        PreferenceTraits(reference=True, labelled=True),
-        (
-            "L = w (1 − σ(± β (s − z))), + for a good reply with w = desirable, − for a bad one",
-            _RATIO,
-            "z = max(0, mean s of replies to other prompts), without a gradient",
-        ),
-        _beta(0.1, _HOLDS),
-        number("desirable", "weight of the good replies", 1.0, low=0),
-        number("undesirable", "weight of the bad replies", 1.0, low=0),
+        _HOLDS,
+        number("desirable", "weight of the good replies", low=0),
+        number("undesirable", "weight of the bad replies", low=0),
         example=('data = labelled("rated.jsonl")\nloss = kto(beta = 0.1, undesirable = 1.5)'),
     ),
     builtin(

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlc.catalog import (
-    builtins_of,
+    find_builtin,
     find_model,
     have_tasks_in_common,
+    preference_losses,
     preference_traits,
     tokenizer_of,
 )
 from rlc.check.rules.tasks import rows_of_data
 from rlc.check.rules.view import StageView, rule
 from rlc.lang import Label
-from rlc.plan import LabelledReplies, Pairs
+from rlc.plan import LabelledReplies, Pairs, PreferenceLossPlan
 
 _ROWS_READ = 10_000  # rows whose replies are compared
 _ONE_SIDED = 20.0  # times as many replies of one label as of the other, weights included
@@ -30,11 +31,11 @@ _LARGEST_MARGIN = 5.0  # of mean logprobs: gamma over beta
 def _data_fits_the_loss(view: StageView) -> None:
     for path in _preferences(view):
         data = view.parts[path]
-        if isinstance(data, LabelledReplies) and not preference_traits(view.loss.name).labelled:
+        if isinstance(data, LabelledReplies) and not preference_traits(view.loss).labelled:
             label = Label(view.at("loss"), "compares two replies to one prompt")
-            message = f"`{view.loss.name}()` takes pairs, and `{data.word}()` has single replies"
-            others = [b.name for b in builtins_of("preference_loss") if b.traits.labelled]
-            advice = f"use {' or '.join(f'`{name}()`' for name in others)}, or `pairs()`"
+            message = f"`{_called(view.loss)}` takes pairs, and `{data.word}()` has single replies"
+            others = [f"`{name}()`" for name in preference_losses("labelled")]
+            advice = f"use {' or '.join(others)}, or `pairs()`"
             view.error("RL0722", path, message, advice, label)
 
 
@@ -54,13 +55,19 @@ def _tokens_are_the_same(view: StageView) -> None:
 
 @rule("loss", "reference")
 def _settings_are_plausible(view: StageView) -> None:
-    traits, config = preference_traits(view.loss.name), view.loss.config
+    traits, config = preference_traits(view.loss), view.loss.config
     if view.reference is not None and not traits.reference:
-        message = f"`{view.loss.name}()` compares with no reference"
-        reading = [b.name for b in builtins_of("preference_loss") if b.traits.reference]
-        advice = f"leave it out; {', '.join(f'`{name}()`' for name in reading)} read one"
+        message = f"`{_called(view.loss)}` compares with no reference"
+        reading = [f"`{name}()`" for name in preference_losses("reference")]
+        advice = f"leave it out; {', '.join(reading)} read one"
         view.error("RL0723", "reference", message, advice)
-    beta, (low, high) = config["beta"], traits.usual_beta
+    if traits.labelled and view.parts.get("batch", _LEAST_BATCH) < _LEAST_BATCH:
+        message = f"`{_called(view.loss)}` estimates a divergence from the {view.batch} of a step"
+        view.warning("RL0729", "batch", message, "16 or more make it a usable estimate")
+    builtin = find_builtin("preference_loss", view.loss.name)
+    if view.loss.program is not None or builtin is None:
+        return
+    beta, (low, high) = config["beta"], builtin.traits
     if not low <= beta <= high:
         message = f"beta = {beta:g} is far from what works with `{view.loss.name}()`"
         advice = f"mostly it is between {low:g} and {high:g}"
@@ -70,9 +77,10 @@ def _settings_are_plausible(view: StageView) -> None:
         message = f"a margin of gamma / beta = {gamma / beta:g} nats a token is out of reach"
         advice = "gamma is mostly 0.3 to 1.6 times beta"
         view.warning("RL0724", "loss.config.gamma", message, advice)
-    if traits.labelled and view.parts.get("batch", _LEAST_BATCH) < _LEAST_BATCH:
-        message = f"`{view.loss.name}()` estimates a divergence from the {view.batch} of a step"
-        view.warning("RL0729", "batch", message, "16 or more make it a usable estimate")
+
+
+def _called(loss: PreferenceLossPlan) -> str:
+    return loss.name if loss.program is not None else f"{loss.name}()"
 
 
 @rule("model", "optimizer", "reference")

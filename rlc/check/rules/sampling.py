@@ -48,6 +48,14 @@ def _top_k(view: StageView) -> None:
         view.error("RL0410", "sampling.top_k", message, "-1 samples from all tokens")
 
 
+@rule("observations", "envs")
+def _replies_are_observed(view: StageView) -> None:
+    if view.observations is not None and all(max_turns(env) == 1 for env in view.envs):
+        message = "nothing comes between replies: every episode is one reply"
+        advice = "leave `observations` out, or train on episodes of several turns"
+        view.warning("RL0448", "observations", message, advice)
+
+
 @rule("sampling", "envs")
 def _texts_end_replies(view: StageView) -> None:
     own, envs = view.sampling.stop, view.envs

@@ -209,6 +209,8 @@ def _values(stage: Training) -> Iterator[tuple[str, str]]:
     loss, weighs = loss_traits(objective.loss), aggregate_traits(objective.aggregate.kind).over
     if source.overlap.kind != "synchronous":
         yield "overlap", f"`{source.overlap.kind}()`: a script samples, then trains"
+    if objective.observations is not None:
+        yield "observations", "`observations`: a script learns from replies alone"
     for teacher in objective.teacher:
         if teacher.system or teacher.demonstration or teacher.top_k:
             yield "teacher", f"`{teacher.kind}()`: a script asks for logprobs of the same tokens"

@@ -57,6 +57,7 @@ class TrainingDatum:
     that are trained on. ``weight`` is that of the sequence, if it is not folded into the
     advantages; ``folded`` the weight that is. ``name`` is unique in the step; ``batch`` has the
     values of the loss over all sequences of the step, a number or one for each sampled token.
+    ``observed_T`` marks targets between replies, where the reply before them is trained on.
     """
 
     inputs: list[int]
@@ -72,6 +73,7 @@ class TrainingDatum:
     folded: float = 1.0
     name: tuple[str | int, ...] = ()
     batch: Mapping[str, float | FloatArray] = field(factory=dict)
+    observed_T: npt.NDArray[np.bool_] = field(factory=lambda: np.zeros(0, np.bool_))
 
     @property
     def sampled(self) -> int:
@@ -101,7 +103,14 @@ class TrainingDatum:
             mask_T=self.mask_T[:end],
             scored={scorer: logprobs_T[:end] for scorer, logprobs_T in self.scored.items()},
             topk=self.topk and self.topk.at(slice(end)),
+            observed_T=self.observed_T[:end],
         )
+
+    def observing(self, weight: float) -> TrainingDatum:
+        """Return the datum that learns what comes between replies instead, each token with a
+        weight."""
+        weights_T = np.where(self.observed_T, weight, 0.0)
+        return evolve(self, advantages_T=weights_T, mask_T=self.observed_T).trimmed()
 
     def anchored(self, trainer_logprobs_T: npt.NDArray[Any]) -> TrainingDatum:
         """Return the datum with the trainer's own logprobs where nothing is trained on. A pull to
@@ -231,7 +240,10 @@ def shifted(
     """Return one sequence as a datum; the arguments are those of :func:`episode_datums`."""
     scored = scored or {}
     turn_T = np.asarray(sequence.turns[1:], dtype=np.int64)
-    mask_T = (turn_T != NOT_SAMPLED) & chosen_T[turn_T]
+    sampled_T = turn_T != NOT_SAMPLED
+    mask_T = sampled_T & chosen_T[turn_T]
+    before_T = np.maximum.accumulate(turn_T)  # the reply that is there already, if any
+    after_T = ~sampled_T & (before_T != NOT_SAMPLED) & chosen_T[before_T]
     logprobs_T = np.asarray(sequence.logprobs[1:], dtype=np.float64)
     return TrainingDatum(
         inputs=sequence.tokens[:-1],
@@ -247,6 +259,7 @@ def shifted(
             for turn, reply in sequence.replies.items()
             if chosen_T[turn] and reply.end > reply.begin
         ),
+        observed_T=after_T & (np.asarray(sequence.tokens[1:]) >= 0),  # no marks
     )
 
 
@@ -269,11 +282,13 @@ class EpisodeDatums:
 @frozen(eq=False)
 class Minibatch:
     """The datums of one optimiser update and the configuration of its loss; ``taught`` are those of
-    which it also, or only, learns a teacher's top-k tokens."""
+    which it also, or only, learns a teacher's top-k tokens, ``observed`` those of which it learns
+    what comes between replies."""
 
     datums: list[TrainingDatum]
     loss_config: dict[str, float]
     taught: list[TrainingDatum] = field(factory=list)
+    observed: list[TrainingDatum] = field(factory=list)
 
 
 def rollout_datums(
@@ -309,8 +324,9 @@ def minibatches(
     found = []
     for part in _split(episodes, updates):
         minibatch = _weighted(objective.aggregate, objective.loss, part)
-        found.append(evolve(minibatch, taught=_taught(objective, part)))
-    return [minibatch for minibatch in found if minibatch.datums or minibatch.taught]
+        taught, observed = _taught(objective, part), _observed(objective, part)
+        found.append(evolve(minibatch, taught=taught, observed=observed))
+    return [one for one in found if one.datums or one.taught or one.observed]
 
 
 def _taught(objective: PolicyGradient, episodes: Sequence[EpisodeDatums]) -> list[TrainingDatum]:
@@ -322,6 +338,20 @@ def _taught(objective: PolicyGradient, episodes: Sequence[EpisodeDatums]) -> lis
         if (teacher := teacher_of(objective.teacher, episode.group[0])) is not None
         for datum in episode.datums
         if datum.topk is not None and datum.topk.mass_T[datum.mask_T].any()
+    ]
+
+
+def _observed(objective: PolicyGradient, episodes: Sequence[EpisodeDatums]) -> list[TrainingDatum]:
+    """Return the datums that learn what comes between replies, added up as the replies are."""
+    if objective.observations is None:
+        return []
+    counts_R = [sum(int(datum.observed_T.sum()) for datum in e.datums) for e in episodes]
+    weight_R = _token_weights(objective.aggregate, episodes, counts_R)
+    return [
+        datum.observing(objective.observations * weight)
+        for episode, weight in zip(episodes, weight_R, strict=True)
+        for datum in episode.datums
+        if datum.observed_T.any()
     ]
 
 

@@ -107,12 +107,14 @@ def _computed(
 @frozen(eq=False)
 class PendingGradient:
     """A submitted ``forward_backward``, its datums, and the number of tokens read before it.
-    ``taught``: it is that of a teacher's top-k tokens."""
+    ``taught``: it is that of a teacher's top-k tokens; ``observed``: of what comes between
+    replies."""
 
     datums: list[TrainingDatum]
     output: asyncio.Future[types.ForwardBackwardOutput]
     prefill: int = 0
     taught: bool = False
+    observed: bool = False
 
     def outputs(self) -> list[FloatArray]:
         """Return the trainer's logprobs of the targets of each datum, once they are there."""
@@ -159,6 +161,7 @@ async def submit(
     params = _adam_params(stage, step)
     wired = await in_thread(lambda: [_wired(m.datums, loss) for m in minibatches if not anchors])
     targets = await in_thread(lambda: [[d.to_targets() for d in m.taught] for m in minibatches])
+    observed = await in_thread(lambda: [_wired(m.observed, LIKELIHOOD) for m in minibatches])
     gradients: list[PendingGradient] = []
     updates: list[Awaitable[types.OptimStepResponse]] = []
     for index, minibatch in enumerate(minibatches):
@@ -180,6 +183,9 @@ async def submit(
         if minibatch.taught:  # added to the gradient before, by the same update
             answer = training.forward_backward(targets[index], LIKELIHOOD.name)
             gradients.append(_pending(minibatch.taught, answer, taught=True))
+        if minibatch.observed:
+            answer = training.forward_backward(observed[index], LIKELIHOOD.name)
+            gradients.append(_pending(minibatch.observed, answer, observed=True))
     return PendingGradients(gradients, updates)
 
 
@@ -195,11 +201,11 @@ def _pending(
     datums: list[TrainingDatum],
     answer: Awaitable[types.ForwardBackwardOutput],
     read: int = 0,
-    taught: bool = False,
+    **what: bool,
 ) -> PendingGradient:
     output = asyncio.ensure_future(answer)
     output.add_done_callback(mark_seen)
-    return PendingGradient(datums, output, read, taught)
+    return PendingGradient(datums, output, read, **what)
 
 
 async def finish(
@@ -224,6 +230,7 @@ async def finish(
     if (objective := stage.policy_gradient) is not None:
         metrics |= await in_thread(_drift_metrics, objective.loss, gradients)
     metrics |= await in_thread(_taught_metrics, gradients, outputs)
+    metrics |= await in_thread(_observed_metrics, gradients)
     return UpdateResult(metrics, _length(datums), sum(gradient.prefill for gradient in gradients))
 
 
@@ -251,9 +258,21 @@ def _taught_metrics(
     return {"teacher/forward_kl": fmean(distances)} if distances else {}
 
 
+def _observed_metrics(gradients: Sequence[PendingGradient]) -> dict[str, float]:
+    """Return the mean negative log-likelihood of what comes between replies (nats)."""
+    logprobs = [
+        logprobs_T[datum.mask_T]
+        for gradient in gradients
+        if gradient.observed
+        for datum, logprobs_T in zip(gradient.datums, gradient.outputs(), strict=True)
+    ]
+    return {"observations/nll": float(-np.concatenate(logprobs).mean())} if logprobs else {}
+
+
 def _drift_metrics(loss: LossPlan, gradients: Sequence[PendingGradient]) -> dict[str, float]:
     """Return the distance of the trainer's policy from the sampler's over the tokens trained on,
     at the time of each gradient; of those that learn a teacher's tokens only without others."""
+    gradients = [gradient for gradient in gradients if not gradient.observed]
     counted = [gradient for gradient in gradients if not gradient.taught] or gradients
     datums = [datum for gradient in counted for datum in gradient.datums]
     trainer_DT = [row for gradient in counted for row in gradient.outputs()]
@@ -310,7 +329,7 @@ def trained_tokens(
     than 0, which took part in none of them, has no logprobs of the trainer.
     """
     trained: dict[tuple[str | int, ...], tuple[TrainingDatum, FloatArray]] = {}
-    gradients = [gradient for part in parts for gradient in part.submitted]
+    gradients = [one for part in parts for one in part.submitted if not one.observed]
     # A datum in two gradients has its advantages in the one that learns no teacher's tokens.
     for gradient in sorted(gradients, key=lambda gradient: gradient.taught):
         for datum, row in zip(gradient.datums, gradient.outputs(), strict=True):

@@ -1,7 +1,7 @@
 """Preferences as gradients: the logprobs of replies, judged by a loss, become weights of tokens.
 
-A loss over preferences compares sequences, and depends on the logprobs of each through a sum alone.
-So its gradient is that of a weighted log-likelihood, whose weights follow from a forward pass: one
+A loss over preferences is an expression over the logprobs of replies, mostly of their sums. Its
+gradient is that of a weighted log-likelihood, whose weights follow from a forward pass: one
 ``forward`` and one ``forward_backward`` compute it exactly, on any service.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, field, frozen
 
-from rlc.algo import PAIRWISE, divergence, kto
-from rlc.catalog import preference_traits
+from rlc.algo import preference_loss_and_grad
+from rlc.catalog import PreferenceTraits, preference_program, preference_traits
 from rlc.plan import PreferenceLossPlan
 from rlc.runtime.rollouts.tokens import TokenSequence
 from rlc.runtime.updates.datums import FloatArray, TrainingDatum, shifted
@@ -103,106 +103,157 @@ class PreferenceLossResult:
     rewards: list[list[float]] = field(factory=list)
 
 
+_Logprobs = Sequence[Sequence[FloatArray]]  # of each datum of each side
+# What a loss calls the logprobs of a side, those of the reference, and how many there are: sums,
+# then tokens.
+_INPUTS = {"logp": ("logp", "ref", "length", "logp_token", "ref_token")} | {
+    side: (side, f"{side}_ref", f"{side}_length", f"{side}_token", f"{side}_ref_token")
+    for side in ("chosen", "rejected", "mismatched")
+}
+# The mean log-likelihood that a loss can read, and whether it is that of prompts too.
+_LIKELIHOODS = {"chosen_nll": False, "chat_nll": True}
+
+
 @frozen(eq=False)
-class _ScoreComparison:
-    """A loss over the scores of sides: its mean, its slopes, the better and the worse sides, and by
-    how much the better are ahead of the worse that they are compared with."""
+class _Replies:
+    """The replies of all sides: the logprobs of their tokens, and of these under the reference."""
 
-    loss: float
-    slopes_S: FloatArray
-    better: IntArray
-    worse: IntArray
-    ahead_P: FloatArray
-    metrics: dict[str, float] = field(factory=dict)
+    rows_ST: Sequence[FloatArray]
+    known_ST: Sequence[FloatArray] | None
 
-
-def _paired(loss: PreferenceLossPlan, scores_S: FloatArray) -> _ScoreComparison:
-    config = {name: value for name, value in loss.config.items() if name != "alpha"}
-    better = np.arange(0, len(scores_S), 2)
-    chosen_P, rejected_P = scores_S[better], scores_S[better + 1]
-    found = PAIRWISE[loss.name](chosen_P, rejected_P, **config)
-    slopes_S = np.stack([found.chosen_slope_P, found.rejected_slope_P], axis=1).ravel()
-    mean = float(np.mean(found.loss_P))
-    return _ScoreComparison(mean, slopes_S, better, better + 1, chosen_P - rejected_P)
+    def inputs(self, side: str, at: IntArray) -> dict[str, Any]:
+        """Return what a loss reads of some replies."""
+        name, ref, length, tokens, ref_tokens = _INPUTS[side]
+        rows = [self.rows_ST[one] for one in at]
+        found: dict[str, Any] = {name: _sums(rows), tokens: rows}
+        found[length] = np.array([float(len(row)) for row in rows])
+        if self.known_ST is not None:
+            known = [self.known_ST[one] for one in at]
+            found |= {ref: _sums(known), ref_tokens: known}
+        return found
 
 
-def _rated(
-    loss: PreferenceLossPlan, preferences: Sequence[Preference], scores_S: FloatArray
-) -> _ScoreComparison:
-    good_N = np.array([bool(one.good) for one in preferences])
-    score_N, mismatched_N = scores_S[::2], scores_S[1::2]
-    found = kto(score_N, good_N, mismatched_N, **loss.config)
-    slopes_S = np.stack([found.slope_N, np.zeros_like(found.slope_N)], axis=1).ravel()
-    better, worse = 2 * np.flatnonzero(good_N), 2 * np.flatnonzero(~good_N)
-    ahead_P = np.subtract.outer(scores_S[better], scores_S[worse]).ravel()
-    mean, z = float(np.mean(found.loss_N)), divergence(mismatched_N)
-    return _ScoreComparison(mean, slopes_S, better, worse, ahead_P, {"kl/mismatched": z})
+def _sums(rows: Sequence[FloatArray]) -> FloatArray:
+    return np.array([row.sum() for row in rows])
+
+
+@frozen(eq=False)
+class _Likelihood:
+    """The mean log-likelihood of the tokens that the masks mark in the datums of sides."""
+
+    masks: dict[int, list[npt.NDArray[np.bool_]]]
+    count: int
+    mean: float
+
+    @classmethod
+    def of(
+        cls, sides: Sequence[Completion], at: IntArray, logprobs_SDT: _Logprobs, whole: bool
+    ) -> _Likelihood:
+        masks = {
+            one: [np.ones_like(d.mask_T) if whole else d.mask_T for d in sides[one].datums]
+            for one in at
+        }
+        count = sum(int(mask_T.sum()) for masks_DT in masks.values() for mask_T in masks_DT)
+        total = 0.0
+        for one, masks_DT in masks.items():
+            rows = zip(masks_DT, logprobs_SDT[one], strict=True)
+            total += sum(float(row[mask_T].astype(np.float64).sum()) for mask_T, row in rows)
+        return cls(masks, count, total / count)
 
 
 def judge(
     loss: PreferenceLossPlan,
     preferences: Sequence[Preference],
-    logprobs_SDT: Sequence[Sequence[FloatArray]],
+    logprobs_SDT: _Logprobs,
     reference_ST: Sequence[FloatArray] | None,
 ) -> PreferenceLossResult:
     """Return the loss of preferences by the logprobs of their sides, in order: those of the weights
     for all datums, and those of the reference for the tokens of replies."""
-    traits, beta = preference_traits(loss.name), loss.config["beta"]
+    program, traits = preference_program(loss), preference_traits(loss)
     sides = [side for preference in preferences for side in preference.sides]
-    rows = [side.replies(row) for side, row in zip(sides, logprobs_SDT, strict=True)]
-    sums_S = np.array([row.sum() for row in rows])
-    counts_S = np.array([float(len(row)) for row in rows])
-    known_S = np.array([row.sum() for row in reference_ST]) if reference_ST else np.zeros(len(rows))
-    lengths_S = counts_S if traits.mean else np.ones(len(rows))
-    scores_S = (sums_S - known_S) / lengths_S
-    compared = _rated(loss, preferences, scores_S) if traits.labelled else _paired(loss, scores_S)
-    slopes_S = compared.slopes_S / (lengths_S * len(preferences))
-    trained = sorted([*compared.better, *compared.worse])
-    weights = {at: [-slopes_S[at] * d.mask_T for d in sides[at].datums] for at in trained}
-    likelihood = 0.0
-    if traits.likelihood is not None:
-        likelihood = _add_likelihood(loss, sides, logprobs_SDT, weights)
-    metrics = {"loss/mean": compared.loss + likelihood, **compared.metrics}
-    for name, at in (("chosen", compared.better), ("rejected", compared.worse)):
-        if len(at):
-            metrics[f"rewards/{name}"] = beta * float(scores_S[at].mean())
-            metrics[f"logps/{name}"] = float(sums_S[at].mean())
-    if len(compared.ahead_P):  # of equals, half is right
-        metrics["accuracy"] = float(np.mean(0.5 + 0.5 * np.sign(compared.ahead_P)))
-        metrics["margin"] = metrics["rewards/chosen"] - metrics["rewards/rejected"]
-    if reference_ST:
-        apart_T = np.concatenate([rows[at] - reference_ST[at] for at in trained])
-        metrics["kl/reference"] = float(np.mean(apart_T**2) / 2)
-    metrics["examples/tokens"] = float(counts_S[trained].sum())
+    rows_ST = [side.replies(row) for side, row in zip(sides, logprobs_SDT, strict=True)]
+    replies = _Replies(rows_ST, reference_ST or None)
+    first, second = np.arange(0, len(sides), 2), np.arange(1, len(sides), 2)
+    names = ("logp", "mismatched") if traits.labelled else ("chosen", "rejected")
+    inputs = replies.inputs(names[0], first) | replies.inputs(names[1], second)
+    inputs["good"] = np.array([float(bool(one.good)) for one in preferences])
+    likelihoods = {
+        name: _Likelihood.of(sides, first, logprobs_SDT, whole)
+        for name, whole in _LIKELIHOODS.items()
+        if name in program.inputs
+    }
+    inputs |= {name: np.full(len(first), -one.mean) for name, one in likelihoods.items()}
+    mean, grads = preference_loss_and_grad(program, inputs)
+    weights = dict[int, list[FloatArray]]()
+    for name, at in zip(names, (first,) if traits.labelled else (first, second), strict=False):
+        weights |= _weights([sides[one] for one in at], at, grads, name)
+    for name, likelihood in likelihoods.items():
+        share = float(grads[name].sum()) / likelihood.count
+        for one, masks_DT in likelihood.masks.items():
+            pairs = zip(weights[one], masks_DT, strict=True)
+            weights[one] = [weight_T + share * mask_T for weight_T, mask_T in pairs]
+    metrics, rewards_S = _compared(loss, traits, preferences, replies)
+    trained = sorted(weights)
     datums = [
         evolve(datum, advantages_T=weight_T)
         for at in trained
         for datum, weight_T in zip(sides[at].datums, weights[at], strict=True)
     ]
-    rewards = (beta * scores_S[trained]).reshape(len(preferences), -1)
-    return PreferenceLossResult(datums, metrics, rewards.tolist())
+    rewards = rewards_S[trained].reshape(len(preferences), -1)
+    return PreferenceLossResult(datums, {"loss/mean": mean, **metrics}, rewards.tolist())
 
 
-def _add_likelihood(
-    loss: PreferenceLossPlan,
-    sides: Sequence[Completion],
-    logprobs_SDT: Sequence[Sequence[FloatArray]],
-    weights: dict[int, list[FloatArray]],
-) -> float:
-    """Add the weights of the better replies' mean log-likelihood; return its loss."""
-    share = loss.config.get("alpha", 1.0)
-    whole = preference_traits(loss.name).likelihood == "all"
-    masks = {
-        at: [np.ones_like(d.mask_T) if whole else d.mask_T for d in sides[at].datums]
-        for at in range(0, len(sides), 2)
+def _weights(
+    sides: Sequence[Completion], at: IntArray, grads: Mapping[str, FloatArray], name: str
+) -> dict[int, list[FloatArray]]:
+    """Return the weights of the tokens of some sides: minus the gradient, by the sums of their
+    logprobs and by each."""
+    sums, tokens = grads.get(name, np.zeros(len(sides))), grads.get(_INPUTS[name][3])
+    weights = {
+        place: [-slope * datum.mask_T for datum in side.datums]
+        for place, side, slope in zip(at, sides, sums, strict=True)
     }
-    count = sum(int(mask_T.sum()) for masks_DT in masks.values() for mask_T in masks_DT)
-    total = 0.0
-    for at, masks_DT in masks.items():
-        rows = zip(masks_DT, logprobs_SDT[at], strict=True)
-        total += sum(float(row[mask_T].astype(np.float64).sum()) for mask_T, row in rows)
-        weights[at] = [
-            weight_T + share / count * mask_T
-            for weight_T, mask_T in zip(weights[at], masks_DT, strict=True)
-        ]
-    return -share * total / count
+    if tokens is not None:
+        masks = [datum.mask_T for side in sides for datum in side.datums]
+        slopes = np.split(tokens, np.cumsum([mask_T.sum() for mask_T in masks])[:-1])
+        weights_D = [weight_T for place in at for weight_T in weights[place]]
+        for weight_T, mask_T, slope_T in zip(weights_D, masks, slopes, strict=True):
+            weight_T[mask_T] -= slope_T
+    return weights
+
+
+def _compared(
+    loss: PreferenceLossPlan,
+    traits: PreferenceTraits,
+    preferences: Sequence[Preference],
+    replies: _Replies,
+) -> tuple[dict[str, float], FloatArray]:
+    """Return the metrics of preferences beside their loss, and the rewards of all sides: their
+    scores, times ``beta`` of a loss that comes with rlc."""
+    beta = loss.config.get("beta", 1.0)
+    rows_ST, known_ST = replies.rows_ST, replies.known_ST
+    sums_S, counts_S = _sums(rows_ST), np.array([float(len(row)) for row in rows_ST])
+    scores_S = sums_S - _sums(known_ST) if known_ST is not None else sums_S
+    scores_S = scores_S / counts_S if traits.mean else scores_S
+    better, worse = np.arange(0, len(rows_ST), 2), np.arange(1, len(rows_ST), 2)
+    metrics = dict[str, float]()
+    if traits.labelled:
+        metrics["kl/mismatched"] = max(float(np.mean(scores_S[worse])), 0.0)
+        good_N = np.array([bool(one.good) for one in preferences])
+        better, worse = better[good_N], better[~good_N]
+        ahead_P = np.subtract.outer(scores_S[better], scores_S[worse]).ravel()
+    else:
+        ahead_P = scores_S[better] - scores_S[worse]
+    for name, at in (("chosen", better), ("rejected", worse)):
+        if len(at):
+            metrics[f"rewards/{name}"] = beta * float(scores_S[at].mean())
+            metrics[f"logps/{name}"] = float(sums_S[at].mean())
+    if len(ahead_P):  # of equals, half is right
+        metrics["accuracy"] = float(np.mean(0.5 + 0.5 * np.sign(ahead_P)))
+        metrics["margin"] = metrics["rewards/chosen"] - metrics["rewards/rejected"]
+    trained = sorted([*better, *worse])
+    if known_ST is not None:
+        apart_T = np.concatenate([rows_ST[at] - known_ST[at] for at in trained])
+        metrics["kl/reference"] = float(np.mean(apart_T**2) / 2)
+    metrics["examples/tokens"] = float(counts_S[trained].sum())
+    return metrics, beta * scores_S

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any, get_type_hints
 
-from attrs import frozen
+import orjson
+from attrs import define, field
 from pydantic import BaseModel, ValidationError
-from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from tinker import types
 
 from rlc.catalog import TINY, model_names
@@ -35,16 +37,17 @@ from rlc.service.http import (
     LARGEST_BODY,
     ON_ERROR,
     RefusedRequest,
-    Server,
     key_checker,
     off_loop,
     read_content,
     require_key,
     require_local_host,
+    serving,
 )
 from rlc.service.interface import ServiceError
 from rlc.service.server.wire import PROTOBUF, Pass, read_pass, write_output, write_sample
-from rlc.service.sockets import LOOPBACK, bind
+
+Said = dict[str, Any]  # a body that is passed on as it is
 
 
 def _in_json(result: BaseModel) -> Reply:
@@ -279,21 +282,26 @@ async def _create_sampling_session(
     return types.CreateSamplingSessionResponse(sampling_session_id=said["sampling_session_id"])
 
 
-async def _sample(bridge: Bridge, request: types.SampleRequest) -> types.UntypedAPIFuture:
-    wanted = request.topk_sample_logprobs, request.prompt_alt_tokens_k
-    if any(wanted) or request.target_prompt_logprobs is not None:
+_OTHER_LOGPROBS = ("topk_sample_logprobs", "prompt_alt_tokens_k", "target_prompt_logprobs")
+
+
+async def _sample(bridge: Bridge, said: Said) -> types.UntypedAPIFuture:
+    """Send a request as it is, without a look at what the server reads itself."""
+    if any(map(said.get, _OTHER_LOGPROBS)):
         raise RefusedRequest(400, "SkyRL reports no logprobs but those of the tokens themselves.")
-    name = f"{request.sampling_session_id}/{request.seq_id}"
-    names = [f"{name}-{i}" for i in range(request.num_samples)]
-    body = request.model_dump(exclude_none=True)
-    stop = body["sampling_params"].get("stop")
-    if isinstance(stop, str):
-        body["sampling_params"]["stop"] = [stop]
+    if (session := said.get("sampling_session_id")) is None or said.get("seq_id") is None:
+        raise RefusedRequest(400, "A sample needs a sampling_session_id and a seq_id.")
+    name = f"{session}/{said['seq_id']}"
+    names = [f"{name}-{i}" for i in range(said.get("num_samples", 1))]
+    params = said.get("sampling_params", {})
+    if isinstance(stop := params.get("stop"), str):
+        params["stop"] = [stop]
 
     async def sample() -> Reply:
-        made = await bridge.skyrl.promised("/asample", body)
-        scored = request.prompt.length, request.prompt_logprobs_last_n
-        answer = await bridge.skyrl.sampled(made, *scored)
+        made, length = await bridge.skyrl.promised("/asample", said), None
+        if said.get("prompt_logprobs"):
+            length = types.ModelInput.model_validate(said["prompt"]).length
+        answer = await bridge.skyrl.sampled(made, length, said.get("prompt_logprobs_last_n"))
         return (answer if isinstance(answer, bytes) else write_sample(answer)), PROTOBUF
 
     return _promised(bridge, name, sample, sample_sequence_ids=names)
@@ -330,7 +338,7 @@ async def _get_run(bridge: Bridge, name: str) -> Response:
     return _with_base(said)
 
 
-async def _weights_info(bridge: Bridge, said: Mapping[str, Any]) -> Response:
+async def _weights_info(bridge: Bridge, said: Said) -> Response:
     return _with_base((await bridge.skyrl.ask("POST", "/weights_info", said)).json())
 
 
@@ -338,7 +346,7 @@ async def _get_sampler(bridge: Bridge, name: str) -> Response:
     return _with_base((await bridge.skyrl.ask("GET", f"/samplers/{name}")).json())
 
 
-def _with_base(said: dict[str, Any]) -> Response:
+def _with_base(said: Said) -> Response:
     return JSONResponse({**said, "base_model": _as_known(said["base_model"])})
 
 
@@ -353,11 +361,11 @@ async def _delete(bridge: Bridge, run: str, kind: str, name: str) -> Response:
     return Response(status_code=204)
 
 
-async def _create_session(bridge: Bridge, said: Mapping[str, Any]) -> Response:
+async def _create_session(bridge: Bridge, said: Said) -> Response:
     return JSONResponse((await bridge.skyrl.ask("POST", "/create_session", said)).json())
 
 
-async def _heartbeat(bridge: Bridge, said: Mapping[str, Any]) -> Response:
+async def _heartbeat(bridge: Bridge, said: Said) -> Response:
     return JSONResponse((await bridge.skyrl.ask("POST", "/session_heartbeat", said)).json())
 
 
@@ -405,30 +413,51 @@ def build_bridge(url: str, key: str | None = None) -> tuple[ASGIApp, Callable[[]
     one they must be for this machine by name."""
     bridge = Bridge(SkyRL(url))
 
-    def route(method: str, path: str, handler: Callable[..., Any]) -> Route:
-        wanted = get_type_hints(handler)
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await _respond(bridge, request)
+        except Exception as error:
+            kind = next(one for one in type(error).__mro__ if one in _ON_ERROR)
+            response = await _ON_ERROR[kind](request, error)
+        await response(scope, receive, send)
 
-        async def endpoint(request: Request) -> Response:
-            await bridge.ready()
-            given: dict[str, Any] = {}
-            if "request" in wanted:
-                given["request"] = await _read(request, wanted["request"])
-            if "said" in wanted:
-                given["said"] = await request.json()
-            result = handler(bridge, *request.path_params.values(), **given)
-            if inspect.isawaitable(result):
-                result = await result
-            if isinstance(result, Response):
-                return result
-            return Response(result.model_dump_json(), media_type=JSON)
+    if key is None:
+        return require_local_host(app), bridge.close
+    return require_key(app, key_checker(key)), bridge.close
 
-        return Route(f"{API}/{path}", endpoint, methods=[method])
 
-    routes = [route(*address, handler) for address, handler in _HANDLERS.items()]
-    on_error = {**ON_ERROR, **{kind: _with_status(status) for kind, status in STATUSES.items()}}
-    app: ASGIApp = Starlette(routes=routes, exception_handlers=on_error)
-    app = require_local_host(app) if key is None else require_key(app, key_checker(key))
-    return app, bridge.close
+async def _respond(bridge: Bridge, request: Request) -> Response:
+    # Starlette's router and its layers around it would be a fifth of what a bridge computes.
+    handler, parts = _found(request.method, request.scope["path"].removeprefix(f"{API}/"))
+    await bridge.ready()
+    given = {name: await _read(request, kind) for name, kind in _bodies(handler).items()}
+    result = handler(bridge, *parts, **given)
+    if inspect.isawaitable(result):
+        result = await result
+    if isinstance(result, Response):
+        return result
+    return Response(result.model_dump_json(), media_type=JSON)
+
+
+def _found(method: str, path: str) -> tuple[Callable[..., Any], Sequence[str]]:
+    if (exact := _HANDLERS.get((method, path))) is not None:
+        return exact, ()
+    found = {
+        of: (handler, match.groups())
+        for (of, address), handler in _HANDLERS.items()
+        if (match := re.fullmatch(re.sub(r"{\w+}", "([^/]+)", address), path))
+    }
+    if method not in found:
+        raise HTTPException(405 if found else 404)
+    return found[method]
+
+
+@cache
+def _bodies(handler: Callable[..., Any]) -> Mapping[str, Any]:
+    """Return the type of the body that a handler wants, if it wants one, by its name."""
+    hints = get_type_hints(handler)
+    return {name: hints[name] for name in ("request", "said") if name in hints}
 
 
 def _with_status(status: int) -> Callable[..., Awaitable[Response]]:
@@ -438,6 +467,12 @@ def _with_status(status: int) -> Callable[..., Awaitable[Response]]:
     return respond
 
 
+_ON_ERROR: Mapping[type, Any] = {
+    **ON_ERROR,
+    **{kind: _with_status(status) for kind, status in STATUSES.items()},
+}
+
+
 async def _read(request: Request, kind: type[Any]) -> Any:
     """Read a body. Raise RefusedRequest if it is not of a kind."""
     content = await read_content(request, PROTOBUF if kind is Pass else JSON, LARGEST_BODY)
@@ -445,23 +480,42 @@ async def _read(request: Request, kind: type[Any]) -> Any:
     return await off_loop(len(content), read)
 
 
-def _parsed(kind: type[BaseModel], content: bytes) -> BaseModel:
+def _parsed(kind: type[Any], content: bytes) -> Any:
     try:
-        return kind.model_validate_json(content)
-    except ValidationError as error:
+        return orjson.loads(content) if kind == Said else kind.model_validate_json(content)
+    except (ValidationError, orjson.JSONDecodeError) as error:
         raise RefusedRequest(400, f"The body is not as it should be: {error}") from error
 
 
 _OPENING = threading.Lock()
 
 
-@frozen(eq=False)
+@define(eq=False)
 class _Running:
-    """A bridge on a thread of its own."""
+    """A bridge on a thread of its own, which wakes for requests alone. ``opened`` are its address
+    and what ends it."""
 
-    server: Server
-    thread: threading.Thread
-    address: str
+    url: str
+    thread: threading.Thread = field(init=False)
+    opened: Future[tuple[str, Callable[[], object]]] = field(factory=Future, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.thread = threading.Thread(target=asyncio.run, args=[self._serve()], daemon=True)
+        self.thread.start()
+
+    async def _serve(self) -> None:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        app, close = build_bridge(self.url)
+        try:
+            async with serving(app, closing=close) as address:
+                self.opened.set_result((address, partial(loop.call_soon_threadsafe, ended.set)))
+                await ended.wait()
+        except ServiceError as error:  # it cannot listen
+            self.opened.set_exception(error)
+
+    def close(self) -> None:
+        self.opened.result()[1]()
+        self.thread.join()
 
 
 _BRIDGES: dict[str, _Running] = {}  # those of this process, by the address of the server
@@ -472,20 +526,14 @@ def bridged(url: str) -> str:
     that ends with it."""
     with _OPENING:
         if url not in _BRIDGES:
-            listening, server = bind(LOOPBACK, 0), Server(*build_bridge(url))
-            address = f"http://{LOOPBACK}:{listening.getsockname()[1]}"
-            thread = threading.Thread(target=server.serve_on, args=[listening], daemon=True)
-            thread.start()
-            server.is_up.wait()
-            _BRIDGES[url] = _Running(server, thread, address)
-        return _BRIDGES[url].address
+            running = _Running(url)
+            running.opened.result()
+            _BRIDGES[url] = running
+        return _BRIDGES[url].opened.result()[0]
 
 
 def close_bridges() -> None:
     """End the bridges of this process."""
     with _OPENING:
-        for running in _BRIDGES.values():
-            running.server.should_exit = True
-        for running in _BRIDGES.values():
-            running.thread.join()
-        _BRIDGES.clear()
+        while _BRIDGES:
+            _BRIDGES.popitem()[1].close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
@@ -28,6 +29,8 @@ from rlc.service.interface import ServiceError, ServiceLostError
 
 _POLL_SECONDS = 25.0  # the SDK gives a poll 45
 _KEEP_FETCHED = 60.0  # the connection may break while an answer goes out
+_KEEP_UNFETCHED = 900.0  # the SDK asks again within seconds for what it still wants
+_SWEEP_SECONDS = 15.0
 _GRACE = 0.02  # seconds in which a step follows the passes of it, if they are not awaited
 _SPOILED = (
     "a pass of this model's step failed, and the others cannot be taken back from the server",
@@ -45,17 +48,39 @@ Write = Callable[[Any], Reply]
 
 
 @define(eq=False)
-class Promises:
-    """Answers that are asked for later."""
+class _Promise:
+    """An answer to come, and when (on the loop's clock) it is dropped."""
 
-    _open: dict[str, asyncio.Task[Reply]] = field(factory=dict)
+    task: asyncio.Task[Reply]
+    until: float = math.inf
+
+    def keep(self, seconds: float) -> None:
+        """Drop it after so many seconds, if not before."""
+        self.until = min(self.until, asyncio.get_running_loop().time() + seconds)
+
+
+@define(eq=False)
+class Promises:
+    """Answers that are asked for later. They are kept for a while, fetched or not."""
+
+    _open: dict[str, _Promise] = field(factory=dict)
     _made: int = 0
+    _swept: float = 0.0
 
     def make(self, work: Coroutine[Any, Any, Reply], name: str | None = None) -> str:
+        self._sweep()
         self._made += 1
         name = name or f"promise-{self._made}"
-        self._open[name] = asyncio.create_task(work)
+        promise = self._open[name] = _Promise(asyncio.create_task(work))
+        promise.task.add_done_callback(lambda _: promise.keep(_KEEP_UNFETCHED))
         return name
+
+    def _sweep(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._swept + _SWEEP_SECONDS:
+            self._swept = now
+            for name in [name for name, one in self._open.items() if one.until <= now]:
+                del self._open[name]
 
     def __contains__(self, name: str) -> bool:
         return name in self._open
@@ -63,15 +88,15 @@ class Promises:
     async def answer(self, name: str) -> Response:
         """Return an answer, HTTP 408 if it is not there yet, and 410 if nobody knows of it.
         Raise the error of one that has a status of its own (`STATUSES`)."""
-        if (task := self._open.get(name)) is None:
+        if (promise := self._open.get(name)) is None:
             raise RefusedRequest(410, f"There is no promise {name}: it was answered long ago.")
-        await asyncio.wait([task], timeout=_POLL_SECONDS)
-        if not task.done():
+        await asyncio.wait([promise.task], timeout=_POLL_SECONDS)
+        if not promise.task.done():
             waiting = TryAgainResponse(request_id=name, queue_state="active")
             return Response(waiting.model_dump_json(), 408, media_type=JSON)
-        asyncio.get_running_loop().call_later(_KEEP_FETCHED, self._open.pop, name, None)
+        promise.keep(_KEEP_FETCHED)
         try:
-            content, kind = task.result()
+            content, kind = promise.task.result()
         except tuple(STATUSES):
             raise
         except Exception as error:
@@ -79,8 +104,8 @@ class Promises:
         return Response(content, media_type=kind)
 
     def close(self) -> None:
-        for task in self._open.values():
-            task.cancel()
+        for promise in self._open.values():
+            promise.task.cancel()
 
 
 def _failure(error: Exception) -> bytes:
@@ -142,12 +167,12 @@ def _keep(task: asyncio.Future[Any]) -> asyncio.Future[Any]:
 class BridgedModel:
     """A model of the SDK, SkyRL's id of it, and the passes that wait for their step."""
 
+    name: str
     theirs: str
     session: str
     turns: asyncio.Queue[OrderedRequest] = field(factory=asyncio.Queue, init=False)
     held: list[ModelPass] = field(factory=list, init=False)
     snapshots: list[str] = field(factory=list, init=False)  # names, the newest last
-    numbers: dict[int, str] = field(factory=dict, init=False)  # promises by the SDK's number
     worker: asyncio.Future[Any] | None = field(default=None, init=False)
     spoiled: bool = field(default=False, init=False)  # a part of a gradient cannot be taken back
     _sent: int = field(default=0, init=False)
@@ -176,14 +201,15 @@ class Bridge:
         for model in self.models.values():
             if model.worker is not None:
                 model.worker.cancel()
-        await self.skyrl.http.aclose()
+        self.skyrl.connections.close()
 
     async def ready(self) -> None:
         """Look at the server, unless it is known. Raise ServiceError if it is not SkyRL's."""
-        async with self._looking:
-            if not self._known:
-                await self.skyrl.look()
-                self._known = True
+        if not self._known:
+            async with self._looking:
+                if not self._known:
+                    await self.skyrl.look()
+                    self._known = True
 
     def model(self, name: str) -> BridgedModel:
         if name not in self.models:
@@ -191,7 +217,7 @@ class Bridge:
         return self.models[name]
 
     def add(self, name: str, theirs: str, session: str) -> None:
-        model = BridgedModel(theirs, session)
+        model = BridgedModel(name, theirs, session)
         model.worker = _keep(asyncio.ensure_future(self._work(model)))
         self.models[name] = self.models[theirs] = model
 
@@ -221,13 +247,11 @@ class Bridge:
     ) -> str:
         """Promise the answer to a request in the order of its model. A number that is repeated is
         a repeated request."""
-        if number is not None and (known := model.numbers.get(number, "")) in self.promises:
-            return known
+        name = None if number is None else f"{model.name}/{number}"
+        if name is not None and name in self.promises:
+            return name
         model.turns.put_nowait(turn)
-        made = self.promises.make(_written(turn.answer, reply))
-        if number is not None:
-            model.numbers[number] = made
-        return made
+        return self.promises.make(_written(turn.answer, reply), name)
 
     async def _work(self, model: BridgedModel) -> None:
         """Send a model's requests, each when those before it have been sent."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import httpx
 import numpy as np
-from attrs import define, field
+import orjson
+from attrs import Factory, define, field
 from tinker import types
 from tinker.proto.request_conv import forward_backward_request_to_proto
 from tinker.proto.response_conv import (
@@ -19,13 +18,13 @@ from tinker.proto.response_conv import (
     deserialize_sample_response,
 )
 
+from rlc.service.bridge.connections import Answer, BrokenError, Connections, UnreachedError
 from rlc.service.bridge.sums import ModelPass
 from rlc.service.http import JSON
 from rlc.service.interface import ServiceError, ServiceLostError
 from rlc.service.server.wire import PROTOBUF
 
 API = "/api/v1"
-_NO_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=256)
 _PAUSE = 0.5  # seconds between two attempts
 _ATTEMPTS = 5  # at a request that fails in the server
 _POLL_SECONDS = 330.0  # it holds a poll for 300
@@ -47,9 +46,11 @@ class SkyRL:
     as of 0.4; ``deletes``: it deletes checkpoints, as of 0.4, too."""
 
     url: str
-    http: httpx.AsyncClient = field(factory=lambda: httpx.AsyncClient(limits=_NO_LIMITS))
     in_protobuf: bool = field(init=False)
     deletes: bool = field(init=False)
+    connections: Connections = field(
+        default=Factory(lambda self: Connections(self.url), takes_self=True), init=False
+    )
 
     async def look(self) -> None:
         """Find out what this version takes. Raise ServiceError if the server is not SkyRL's."""
@@ -72,34 +73,31 @@ class SkyRL:
         *,
         root: str = API,
         content: bytes | None = None,
-        timeout: float = _ANSWER_SECONDS,
+        seconds: float = _ANSWER_SECONDS,
         repeatable: bool = True,
-    ) -> httpx.Response:
+    ) -> Answer:
         """Return an answer with a status below 400. Wait for a server that cannot be reached, as
         the SDK does; the program decides for how long. Raise ServiceError if it refuses the
         request, and ServiceLostError if it fails at it again and again, or may have done what is
         not ``repeatable``."""
-        if body is not None:
-            content = json.dumps(body).encode()
-        headers = {"content-type": JSON if body is not None else PROTOBUF} if content else {}
+        kind = PROTOBUF if content else JSON
+        if content is None:
+            content = b"" if body is None else orjson.dumps(body)
         failures = 0
         while True:
             try:
-                answer = await self.http.request(
-                    method, f"{self.url}{root}{path}", content=content, headers=headers,
-                    timeout=timeout,
-                )  # fmt: skip
-            except (httpx.ConnectError, httpx.ConnectTimeout):
-                pass  # it has not got the request
-            except httpx.HTTPError as error:
+                answer = await self.connections.ask(method, root + path, content, kind, seconds)
+            except UnreachedError:
+                pass
+            except BrokenError as error:
                 if not repeatable:
                     raise ServiceLostError(
                         f"the connection to SkyRL broke at `{path[1:]}`, which it may have done",
                         "the run can be resumed from its last checkpoint",
                     ) from error
             else:
-                if answer.status_code < 500:
-                    return _accepted(answer, path)
+                if answer.status < 500:
+                    return _accepted(answer, method, path)
                 failures += 1
                 if failures == _ATTEMPTS:
                     why = f"SkyRL failed {failures} times at `{path[1:]}`: {_detail(answer)}"
@@ -133,12 +131,14 @@ class SkyRL:
         )
 
     async def sampled(
-        self, promise: str, prompt_length: int, last_n: int | None
+        self, promise: str, prompt_length: int | None, last_n: int | None
     ) -> bytes | types.SampleResponse:
-        """Return samples: as they are, where they need no change. Of a prompt's logprobs ``last_n``
-        are kept; None keeps all."""
+        """Return samples: as they are, where they need no change. Those with the logprobs of a
+        prompt have its length; ``last_n`` are kept, and None keeps all."""
         answer = await self._result(promise)
         if isinstance(answer, bytes):
+            if prompt_length is None:
+                return answer
             response = deserialize_sample_response(answer)
             if response.prompt_logprobs_np is None:
                 return answer
@@ -154,7 +154,7 @@ class SkyRL:
                 for one in answer["sequences"]
             ]
             response = types.SampleResponse(sequences=sequences)
-            if (known := answer.get("prompt_logprobs")) is None:
+            if prompt_length is None or (known := answer.get("prompt_logprobs")) is None:
                 return response
             logprobs = np.array([math.nan if x is None else x for x in known], dtype=np.float32)
         if len(logprobs) == prompt_length - 1:  # without the first token, which has none
@@ -171,21 +171,19 @@ class SkyRL:
     async def _result(self, promise: str) -> Any:
         asked = {"request_id": promise}
         while True:
-            answer = await self.ask("POST", "/retrieve_future", asked, timeout=_POLL_SECONDS)
-            if answer.status_code != 408:
-                break
-        kind = answer.headers.get("content-type", "")
-        return answer.content if kind.startswith(PROTOBUF) else answer.json()
+            answer = await self.ask("POST", "/retrieve_future", asked, seconds=_POLL_SECONDS)
+            if answer.status != 408:
+                return answer.content if answer.kind == PROTOBUF else answer.json()
 
 
-def _accepted(answer: httpx.Response, path: str) -> httpx.Response:
+def _accepted(answer: Answer, method: str, path: str) -> Answer:
     """Return an answer. Raise ServiceError for a refusal, and UnknownError if that is of something
     saved: 408 is none, and asks for patience."""
-    if answer.status_code < 400 or answer.status_code == 408:
+    if answer.status < 400 or answer.status == 408:
         return answer
     said, asked = _detail(answer), path[1:]
-    is_missing = answer.status_code == 404 and said != _NO_ROUTE
-    if is_missing and (answer.request.method != "POST" or path == "/weights_info"):
+    is_missing = answer.status == 404 and said != _NO_ROUTE
+    if is_missing and (method != "POST" or path == "/weights_info"):
         raise UnknownError(f"SkyRL does not know what `{asked}` is about: {said}")
     if is_missing or "not loaded" in said:  # of a future, at its poll
         why, hint = _FORGOTTEN
@@ -194,11 +192,11 @@ def _accepted(answer: httpx.Response, path: str) -> httpx.Response:
     raise ServiceError(f"SkyRL refuses `{asked}`: {said}")
 
 
-def _detail(answer: httpx.Response) -> str:
+def _detail(answer: Answer) -> str:
     try:
         detail = answer.json()["detail"]
     except (ValueError, KeyError, TypeError):
-        return f"HTTP {answer.status_code}"
+        return f"HTTP {answer.status}"
     if isinstance(detail, list):  # of FastAPI, about fields of a body
         said = [f"{'.'.join(map(str, d.get('loc', ())))}: {d.get('msg')}" for d in detail[:3]]
         return "; ".join(said)

@@ -1,32 +1,16 @@
-"""The losses of the Tinker API: sums over tokens, nothing averaged.
+"""The losses of the Tinker API, computed by torch from the texts of their formulas.
 
-With lp the trainer's logprob of a target token, q the sampler's, ρ = exp(lp − q), A its
-advantage, w its weight and sg() a constant to the gradient:
-
-====================  ==========================================
-cross_entropy         −Σ w·lp
-importance_sampling   −Σ ρ·A
-ppo                   −Σ min(ρ·A, clip(ρ, low, high)·A)
-cispo                 −Σ sg(clip(ρ, low, high))·lp·A
-dro                   −Σ (lp·A − β/2·(lp − q)²)
-gspo                  −Σ min(s·A, clip(s, low, high)·A)
-stable_reinforce      −Σ m·(lp·A − kl_coeff/2·(lp − q)²)
-====================  ==========================================
-
-s is exp(mean(lp − q)) over the tokens of the datum that ``sequence_ratio_mask`` marks, times
-exp(lp − sg(lp)): one ratio for the sequence, its gradient on each token (arXiv 2507.18071).
-
-m is 1 on the targets that the datum's provenance spans call sampled, 0 elsewhere. Tinker's own
-definition of stable_reinforce is not published, nor what its ``kl_coeff`` is by default; both are
-here those of rlc.
-
-``low`` and ``high`` bound the ratio itself, and may be given per token in the datum. Arrays
-have the suffix M: all tokens of some datums, one after another.
+Sums over tokens; nothing is averaged. Clip thresholds may be given per token in the datum. Tinker's
+own definition of stable_reinforce is not published, nor what its ``kl_coeff`` is by default; both
+are here those of rlc. Arrays have the suffix M: all tokens of some datums, one after another.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,12 +18,24 @@ from attrs import frozen
 from tinker import types
 from torch import Tensor
 
+from rlc.algo import INPUT, NUMBER, RATIO_MASK, SAMPLED, ServedLoss, degree
+from rlc.algo import LOSSES as SERVED
 from rlc.catalog import service_settings
 from rlc.service.interface import ServiceError
 
-_LOW, _HIGH = "clip_low_threshold", "clip_high_threshold"
 _LENGTHS = "lengths_D"  # tokens of each datum, in the order in which they follow one another
-_POLICY = ("target_tokens", "logprobs", "advantages")
+_OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "neg": operator.neg,
+    "exp": torch.exp,
+    "min": torch.minimum,
+    "clip": torch.clamp,
+    "stop": Tensor.detach,
+}
+_Columns = Mapping[str, Tensor]
 
 
 @frozen
@@ -47,72 +43,52 @@ class EngineLoss:
     """A loss and its inputs; the catalogue has its settings."""
 
     name: str
-    sum_M: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
-    inputs: tuple[str, ...] = _POLICY
-    vanishes_with: str | None = "advantages"  # if this input is all zero, so are loss and gradient
+    sum_M: Callable[[Tensor, _Columns], Tensor]
+    inputs: tuple[str, ...]
+    vanishes_with: str | None  # if this input is all zero, so are loss and gradient
     several_targets: bool = False  # a position may have K targets: arrays [T, K]
     sampled_only: bool = False  # only targets in sampled spans count: array `sampled`
 
 
-def _cross_entropy(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    return -(x["weights"] * lp_M).sum()
+def _summed(served: ServedLoss, lp_M: Tensor, x: _Columns) -> Tensor:
+    """Return a loss by its formula."""
+    given, made = served.given(lp_M, x), list[Any]()
+    for node in served.program.nodes:
+        args = [made[arg] for arg in node.args]
+        if node.op == NUMBER:
+            made.append(node.value)
+        elif node.op == INPUT:
+            made.append(given[node.name or ""])
+        elif node.op == "mean":
+            made.append(_mean(args[0], x))
+        else:
+            made.append(_OPERATIONS[node.op](*args))
+    loss_M: Tensor = made[served.program.output]
+    return (x[SAMPLED] * loss_M if SAMPLED in x else loss_M).sum()
 
 
-def _importance_sampling(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    return -(torch.exp(lp_M - x["logprobs"]) * x["advantages"]).sum()
+def _mean(values_M: Tensor, x: _Columns) -> Tensor:
+    """Return for each token the mean over those of its datum that are marked, which no gradient
+    passes through."""
+    mask_M, lengths = x[RATIO_MASK], x[_LENGTHS].tolist()
+    sums_D = torch.stack([part.sum() for part in torch.split(values_M.detach() * mask_M, lengths)])
+    counts_D = torch.stack([part.sum() for part in torch.split(mask_M, lengths)])
+    return (sums_D / counts_D.clamp_min(1.0)).repeat_interleave(x[_LENGTHS])
 
 
-def _ppo(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    return _clipped(torch.exp(lp_M - x["logprobs"]), x)
-
-
-def _cispo(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    ratio_M = torch.exp(lp_M.detach() - x["logprobs"])
-    return -(torch.clamp(ratio_M, x[_LOW], x[_HIGH]) * lp_M * x["advantages"]).sum()
-
-
-def _dro(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    pull_M = 0.5 * x["beta"] * (lp_M - x["logprobs"]).square()
-    return -(lp_M * x["advantages"] - pull_M).sum()
-
-
-def _gspo(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    mask_M, lengths_D = x["sequence_ratio_mask"], x[_LENGTHS].tolist()
-    gap_M = (lp_M.detach() - x["logprobs"]) * mask_M
-    sums_D = torch.stack([piece.sum() for piece in torch.split(gap_M, lengths_D)])
-    counts_D = torch.stack([piece.sum() for piece in torch.split(mask_M, lengths_D)])
-    ratio_D = (sums_D / counts_D.clamp_min(1.0)).exp()
-    return _clipped(ratio_D.repeat_interleave(x[_LENGTHS]) * torch.exp(lp_M - lp_M.detach()), x)
-
-
-def _stable_reinforce(lp_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    pull_M = 0.5 * x["kl_coeff"] * (lp_M - x["logprobs"]).square()
-    return -(x["sampled"] * (lp_M * x["advantages"] - pull_M)).sum()
-
-
-def _clipped(ratio_M: Tensor, x: Mapping[str, Tensor]) -> Tensor:
-    clipped_M = torch.clamp(ratio_M, x[_LOW], x[_HIGH])
-    return -torch.minimum(ratio_M * x["advantages"], clipped_M * x["advantages"]).sum()
-
-
-LOSSES: Mapping[str, EngineLoss] = {
-    loss.name: loss
-    for loss in (
-        EngineLoss(
-            "cross_entropy",
-            _cross_entropy,
-            inputs=("target_tokens", "weights"),
-            vanishes_with="weights",
-            several_targets=True,
-        ),
-        EngineLoss("importance_sampling", _importance_sampling),
-        EngineLoss("ppo", _ppo),
-        EngineLoss("cispo", _cispo),
-        EngineLoss("dro", _dro, vanishes_with=None),
-        EngineLoss("gspo", _gspo, (*_POLICY, "sequence_ratio_mask")),
-        EngineLoss("stable_reinforce", _stable_reinforce, vanishes_with=None, sampled_only=True),
+def _engine_loss(served: ServedLoss) -> EngineLoss:
+    reads, marks = tuple(served.reads.values()), served.marks
+    return EngineLoss(
+        served.text.name,
+        partial(_summed, served),
+        ("target_tokens", *reads, *([RATIO_MASK] if marks == RATIO_MASK else ())),
+        vanishes_with=reads[-1] if degree(served.program).of == 1 else None,
+        several_targets="weights" in reads,
+        sampled_only=marks == SAMPLED,
     )
-}
+
+
+LOSSES: Mapping[str, EngineLoss] = {name: _engine_loss(loss) for name, loss in SERVED.items()}
 
 
 def combined(sums: Mapping[str, float], count: int) -> dict[str, float]:
@@ -159,7 +135,7 @@ class BuiltinLoss:
         loss takes several targets for a position), with the settings repeated. Raise ServiceError
         for an input that is missing, unknown, of another shape or not finite."""
         given, loss = datum.loss_fn_inputs, self.loss
-        per_token = {_LOW, _HIGH} & self.settings.keys()
+        per_token = SERVED[loss.name].thresholds
         if unknown := sorted(given.keys() - set(loss.inputs) - per_token):
             raise ServiceError(f"{where}: {loss.name} does not read the input {unknown[0]!r}.")
         for key in loss.inputs:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlc.algo.expressions.evaluate import loss_and_grad
-from rlc.algo.losses import LOSSES, builtin_loss_and_grad
+from rlc.algo.served import LOSSES, builtin_loss_and_grad
 
 CLIP = {"clip_low_threshold": 0.8, "clip_high_threshold": 1.25}
 PULL = "-(logp * adv - strength / 2 * (logp - logq) * (logp - logq))"

@@ -13,7 +13,7 @@ import pytest
 from attrs import define
 from tinker import types
 
-from rlc.algo.losses import LOSSES, builtin_loss_and_grad
+from rlc.algo.served import LOSSES, builtin_loss_and_grad
 from rlc.plan.parts import LossPlan
 from rlc.runtime.probes import probe_loss, probe_seeds, probe_topk
 from rlc.service.engine import open_engine
@@ -71,7 +71,7 @@ class Server:
             config = DEFAULTS.get(loss, {})
         if self.mistake == "no ratio" and loss != "cross_entropy":
             loss, config = "cross_entropy", {}
-        if self.mistake == "no clip" and "clip_low_threshold" in LOSSES[loss].config:
+        if self.mistake == "no clip" and LOSSES[loss].thresholds:
             config = {"clip_low_threshold": 0.0, "clip_high_threshold": 1e9}
         total, outputs, count = 0.0, [], 0
         for datum in data:

@@ -38,7 +38,16 @@ LOSSES = {
     "cpo(beta = 0.5, alpha = 0.1)": "8",
     "orpo(beta = 2)": "20",
     "kto(beta = 0.5)": "20",
+    "own()": "8",
 }
+# Of sums and of tokens: the margin of DPO, and a price on each token that becomes less likely.
+OWN = """
+preference_loss own(beta = 0.1) {
+  margin = chosen - chosen_ref - (rejected - rejected_ref)
+  fallen = -sum(min(chosen_token - chosen_ref_token, 0))
+  pair   = softplus(-beta * margin) + beta * fallen / chosen_length
+}
+"""
 LETTERS = "abcdefghijkl"
 
 
@@ -84,7 +93,7 @@ def after(path: Path) -> float:
 @pytest.mark.engine
 @pytest.mark.parametrize(("loss", "steps"), LOSSES.items())
 def test_each_loss_teaches_what_the_labels_say(loss: str, steps: str, here: Path) -> None:
-    job = tiny(align(loss=loss, steps=steps))
+    job = tiny(OWN if loss == "own()" else "", align(loss=loss, steps=steps))
     summary = run_new(here / "run", job)
     (stage,) = summary.stages
     assert (stage.measure, summary.state) == ("accuracy", "finished")
@@ -96,6 +105,17 @@ def test_each_loss_teaches_what_the_labels_say(loss: str, steps: str, here: Path
     assert control <= 0.35
     rows = metrics(here / "run", "align")
     assert rows[-1]["margin"] > rows[0]["margin"]
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_loss_of_ones_own_learns_whatever_the_seed(seed: int, here: Path) -> None:
+    run_new(here / "run", tiny(OWN, align(loss="own()"), seed=seed))
+    first, *_, last = metrics(here / "run", "align")
+    assert first["accuracy"] == 0.5
+    assert last["loss/mean"] < first["loss/mean"]
+    assert after(here / "run") >= 0.65
 
 
 def test_the_reference_reads_each_reply_once(here: Path) -> None:
@@ -134,9 +154,9 @@ def test_a_loss_without_a_reference_asks_none(here: Path) -> None:
     assert all("tokens/reference" not in row for row in metrics(here / "run", "align"))
 
 
-@pytest.mark.parametrize("loss", ["dpo()", "kto()", "orpo()"])
+@pytest.mark.parametrize("loss", ["dpo()", "kto()", "orpo()", "own()"])
 def test_a_resumed_stage_ends_as_an_undisturbed_one(loss: str, here: Path) -> None:
-    job = tiny(align(loss=loss, batch="8", steps="5", every="2"))
+    job = tiny(OWN if loss == "own()" else "", align(loss=loss, batch="8", steps="5", every="2"))
     assert_resumes(job, ("align", 2), here / "resumed")
 
 

@@ -16,9 +16,9 @@ from loss_library import library_loss
 from run_support import tiny, train
 from stage_parts import changed
 
-from rlc.algo import Builder, Program
+from rlc.algo import LOSSES, Program
 from rlc.algo.expressions.evaluate import loss_and_grad
-from rlc.catalog.index import builtins_of, known_loss, loss_traits
+from rlc.catalog.index import known_loss, loss_traits
 from rlc.plan.parts import LossPlan
 from rlc.plan.stages import Training
 from rlc.runtime.updates.datums import Minibatch, TrainingDatum
@@ -31,7 +31,7 @@ from rlc.service.interface import ServiceClient, TrainingClient
 pytestmark = [pytest.mark.engine, pytest.mark.server, pytest.mark.slow]
 
 SETTINGS = {"clip_low": 0.8, "clip_high": 1.2, "beta": 0.3}
-BUILTINS = [builtin for builtin in builtins_of("loss") if builtin.traits.written is not None]
+BUILTINS = [name for name in LOSSES if loss_traits(LossPlan(name, {})).published]
 PLACES = ["engine", "server", "SDK"]
 
 Call = Callable[[ServiceClient, str], Awaitable[Any]]
@@ -119,18 +119,16 @@ async def updated(
 
 def written(name: str) -> tuple[LossPlan, LossPlan]:
     """A loss of the service, and the same as a recipe's own."""
-    traits, builder = loss_traits(LossPlan(name, {})), Builder()
-    numbers = {key: builder.number(SETTINGS[key]) for key in traits.config}
-    own = builder.program(traits.written(builder, numbers)) if traits.written else None
-    config = {key: SETTINGS[param] for param, key in traits.config.items()}
-    return LossPlan(name, config), LossPlan("own", {}, own)
+    loss = LOSSES[name]
+    config = {key: SETTINGS[param] for param, key in loss.settings.items()}
+    return LossPlan(name, config), LossPlan("own", {}, loss.text.program("loss", SETTINGS))
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_built_in_loss_written_out_makes_the_same_update(place: str, tmp_path: Path) -> None:
     async def main(service: ServiceClient, model: str) -> None:
         for builtin in BUILTINS:
-            named, own = written(builtin.name)
+            named, own = written(builtin)
             assert own.program is not None
             assert getattr(known_loss(own.program), "name", None) == named.name
             expected, after_M, data = await updated(service, model, named)

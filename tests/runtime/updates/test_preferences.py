@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
-from rlc.algo.losses import brier
+from rlc.algo.expressions.evaluate import preference_loss_and_grad
+from rlc.algo.preferences import preference_program
 from rlc.catalog.index import builtins_of, preference_traits
 from rlc.plan.parts import PreferenceLossPlan
 from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence
@@ -45,7 +46,7 @@ def test_values_and_gradients_are_those_of_the_libraries(vector: dict[str, Any])
     loss = PreferenceLossPlan(vector["loss"], vector["config"])
     logprobs = [[np.array(vector["logprobs"][at])] for at in order]
     known = [np.array(vector["reference"][at][vector["prompt"] :]) for at in order]
-    traits = preference_traits(loss.name)
+    traits = preference_traits(loss)
     judged = judge(loss, preferences, logprobs, known if traits.reference else None)
     assert judged.metrics["loss/mean"] == pytest.approx(vector["loss_value"], rel=1e-12)
     trained = order[:: 2 if traits.labelled else 1]
@@ -65,9 +66,10 @@ def test_brier_is_the_loss_of_the_decisions_of_the_cookbook() -> None:
     assert isinstance(loss, torch.Tensor)
     loss.backward()  # type: ignore[no-untyped-call]
     chosen_P, rejected_P = scores_P2.detach().numpy().T
-    ours = brier(chosen_P, rejected_P, beta=1.0)
-    assert ours.loss_P.sum() == pytest.approx(loss.item(), rel=1e-13)
-    slopes_P2 = np.stack([ours.chosen_slope_P, ours.rejected_slope_P], 1)
+    inputs = {"chosen": chosen_P, "rejected": rejected_P, "chosen_length": np.ones(50)}
+    mean, grads = preference_loss_and_grad(preference_program("brier", {}), inputs)
+    assert 50 * mean == pytest.approx(loss.item(), rel=1e-13)
+    slopes_P2 = 50 * np.stack([grads["chosen"], grads["rejected"]], 1)
     np.testing.assert_allclose(slopes_P2, scores_P2.grad, atol=1e-14)  # type: ignore[arg-type]
 
 
@@ -77,15 +79,14 @@ def test_brier_is_the_loss_of_the_decisions_of_the_cookbook() -> None:
     st.integers(0, 10_000),
 )
 def test_weights_are_the_slope_of_the_loss(name: str, count: int, seed: int) -> None:
-    rng, traits = np.random.default_rng(seed), preference_traits(name)
+    rng, loss = np.random.default_rng(seed), PreferenceLossPlan(name, {})
+    traits = preference_traits(loss)
     lengths = rng.integers(1, 6, size=2 * count)
     sides = [side(2, int(length)) for length in lengths]
     found = [
         Preference(i, (sides[2 * i], sides[2 * i + 1]), bool(i % 2) if traits.labelled else None)
         for i in range(count)
     ]
-    config = next(b for b in builtins_of("preference_loss") if b.name == name).params
-    loss = PreferenceLossPlan(name, {param.name: param.default for param in config})
     logprobs = [[-0.05 - 2 * rng.random(int(n) + 2)] for n in lengths]
     known = [-0.05 - 2 * rng.random(int(n)) for n in lengths] if traits.reference else None
     judged = judge(loss, found, logprobs, known)
@@ -104,12 +105,11 @@ def test_weights_are_the_slope_of_the_loss(name: str, count: int, seed: int) -> 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_loss_of_a_batch_does_not_depend_on_its_order(name: str) -> None:
-    rng, traits = np.random.default_rng(3), preference_traits(name)
+    rng, loss = np.random.default_rng(3), PreferenceLossPlan(name, {})
+    traits = preference_traits(loss)
     sides = [side(2, 3, first=at) for at in range(6)]
     good = [True, False, True] if traits.labelled else [None] * 3
     found = [Preference(i, (sides[2 * i], sides[2 * i + 1]), good[i]) for i in range(3)]
-    params = next(b for b in builtins_of("preference_loss") if b.name == name).params
-    loss = PreferenceLossPlan(name, {param.name: param.default for param in params})
     rows = {id(one): [-rng.random(5)] for one in sides}
     known = {id(one): -rng.random(3) for one in sides}
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from local_support import VOCABULARY, folder, prompt, run
 from tinker import types
 
-from rlc.algo.losses import builtin_loss_and_grad
+from rlc.algo import LOSSES
+from rlc.algo.served import builtin_loss_and_grad
+from rlc.service.engine import losses
 from rlc.service.engine.service import LocalService
 from rlc.service.interface import ServiceError
 
@@ -78,6 +81,40 @@ def test_gspo_has_one_ratio_for_all_tokens_of_those_that_the_mask_marks(
         assert norm["grad_norm"] == pytest.approx(same["grad_norm"], rel=1e-4)
 
     run(main)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_datums_together_have_the_value_and_the_gradient_of_each_alone(name: str) -> None:
+    """In float64, with thresholds, marks and advantages that differ from token to token."""
+    rng, lengths = np.random.default_rng(3), (9, 1, 5)
+    size, loss = sum(lengths), LOSSES[name]
+    columns = {
+        "logprobs": rng.normal(-2, 0.5, size),
+        "advantages": rng.normal(size=size),
+        "weights": rng.normal(size=size),
+        "sequence_ratio_mask": rng.integers(0, 2, size).astype(np.float64),
+        "sampled": rng.integers(0, 2, size).astype(np.float64),
+        "clip_low_threshold": rng.uniform(0.7, 1.0, size),
+        "clip_high_threshold": rng.uniform(1.0, 1.3, size),
+        "beta": np.full(size, 0.3),
+        "kl_coeff": np.full(size, 0.3),
+    }
+    read = {*loss.reads.values(), *loss.settings.values(), loss.marks} - {None}
+    columns = {key: column for key, column in columns.items() if key in read}
+    lp_M = torch.tensor(rng.normal(-2, 0.5, size), requires_grad=True)
+    joined = {key: torch.tensor(column) for key, column in columns.items()}
+    summed = losses.LOSSES[name].sum_M(lp_M, {**joined, "lengths_D": torch.tensor(lengths)})
+    (grad_M,) = torch.autograd.grad(summed, lp_M)
+    config = {key: 0.3 for key in read if key in ("beta", "kl_coeff")}
+    ends = np.cumsum(lengths)[:-1]
+    inputs = {key: np.split(column, ends) for key, column in columns.items() if key not in config}
+    alone = [
+        builtin_loss_and_grad(name, config, lp_T, {k: parts[i] for k, parts in inputs.items()})
+        for i, lp_T in enumerate(np.split(lp_M.detach().numpy(), ends))
+    ]
+    assert summed.item() == pytest.approx(sum(value for value, _ in alone), rel=1e-12)
+    expected_M = np.concatenate([grad_T for _, grad_T in alone])
+    np.testing.assert_allclose(grad_M.numpy(), expected_M, rtol=1e-12, atol=1e-15)
 
 
 SAMPLED: types.ProvenanceSpans = [

@@ -113,10 +113,13 @@ def over_weights(lp_M: torch.Tensor, x: Any) -> Any:
     return -(x["weights"] * lp_M).sum() / x["weights"].sum().clamp(min=1e-9)
 
 
+PPO = losses.LOSSES["ppo"]
+
+
 def of_other_clip(lp_M: torch.Tensor, x: Any) -> Any:
     low, high = torch.full_like(lp_M, 0.5), torch.full_like(lp_M, 2.0)
     clip = {"clip_low_threshold": low, "clip_high_threshold": high}
-    return losses._clipped(torch.exp(lp_M - x["logprobs"]), {**x, **clip})
+    return PPO.sum_M(lp_M, {**x, **clip})
 
 
 def faster(patch: Patch) -> None:

@@ -7,7 +7,7 @@ import argparse
 from rlc.cli.commands.servers.serve import require
 from rlc.cli.options import KEY_VARIABLE, add_address, key_of
 
-PACKAGES = ("tinker", "numpy", "starlette", "uvicorn")
+PACKAGES = ("tinker", "numpy", "httptools", "starlette", "uvicorn")
 
 HELP = "make a server of SkyRL answer to Tinker's SDK"
 DESCRIPTION = (

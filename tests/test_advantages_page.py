@@ -1,0 +1,39 @@
+"""The page about own advantages shows what there is: inputs, functions, formulas."""
+
+from __future__ import annotations
+
+import re
+
+from paths import ROOT
+from plan_recipes import first_train, planned, recipe
+from stage_parts import flat
+
+from rlc.algo import INPUTS, OPERATIONS
+from rlc.explanation.schemes import scheme_formulas
+
+PAGE = (ROOT / "docs" / "advantages.md").read_text(encoding="utf-8")
+BLOCKS = [
+    block.partition("\n\ntrain")[0]
+    for block in re.findall(r"^```rl\n(.*?)^```$", PAGE, re.DOTALL | re.M)
+]
+
+
+def test_it_lists_what_can_be_read_and_done() -> None:
+    shapes = {"turn_component": "turn, component"}
+    for entry in INPUTS["advantage"].values():
+        shape = shapes.get(entry.shape, entry.shape)
+        assert f"\n| `{entry.name}` | {shape} | {entry.doc} |\n" in PAGE
+    for operation in OPERATIONS.values():
+        if operation.kinds == ("advantage",):
+            assert f"\n| `{operation.usage}` | {operation.doc} |\n" in PAGE
+
+
+def test_its_declarations_compile_and_the_first_prints_as_it_says() -> None:
+    schemes = []
+    for block in BLOCKS:
+        value = "mine" if block.startswith("advantage mine =") else "mine()"
+        plan = planned(f"{recipe('quickstart')}\n{block}\n", f"main.advantage={value}")
+        schemes.append(flat(first_train(plan)).advantage)
+    assert len(schemes) == 3
+    (shown,) = re.findall(r"^```\n(total.*?)```", PAGE, re.DOTALL | re.M)
+    assert shown.splitlines() == [line.text for line in scheme_formulas(schemes[0])]
