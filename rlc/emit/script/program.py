@@ -13,7 +13,7 @@ from attrs import frozen
 from rlc.emit.errors import EmitError
 from rlc.emit.script.common import IMPORTS
 from rlc.emit.script.imitate import imitation_body
-from rlc.emit.script.prefer import losses, preference_body
+from rlc.emit.script.prefer import preference_body
 from rlc.emit.script.reinforce import reinforcement_body, variants
 from rlc.emit.script.stitch import imported, stitched
 from rlc.emit.script.unsupported import misfits
@@ -49,7 +49,7 @@ def script(plan: Plan, path: str = "train.py") -> str:
     body = kind.body(plan, stage, path)
     if "HERE" in body:
         body = f"HERE = Path(__file__).parent\n{body}"
-    text = stitched(body, IMPORTS + losses(), kind.instead(stage))
+    text = stitched(body, IMPORTS, kind.instead(stage))
     needed = {one.module.partition(".")[0] for one in imported(ast.parse(text))}
     known = packages_distributions()
     of_others = sorted(needed - {*sys.stdlib_module_names, "numpy"})
