@@ -46,6 +46,7 @@ _TURNS |= {"last over": "lambda own: own[-1]", "max over": "np.max", "min over":
 _CALLS = {"min": "np.minimum", "max": "np.maximum", "where": "np.where", "clip": "np.clip"}
 _CALLS |= {name: f"np.{name}" for name in ("exp", "expm1", "log", "sqrt", "abs")}
 _CALLS |= {name: name for name in ("sigmoid", "softplus")}
+_WIDTH = 100  # of a line
 _LONG = 50  # characters from which a part gets a line of its own
 _SUM, _PRODUCT, _UNARY, _ATOM = range(1, 5)  # how tightly a text binds
 _LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT}
@@ -106,7 +107,9 @@ def pair_functions(program: Program) -> Iterator[str]:
         writer = _Writer(part)
         given = "".join(f"{one}: Array, " for one in part.inputs)
         yield from ("", "") if part is not program else ()
-        yield f"def {name}(*, {given}**_: Array) -> Any:"
+        head = f"def {name}(*, {given}**_: Array) -> Any:"
+        short = len(head) <= _WIDTH
+        yield from [head] if short else [f"def {name}(", f"    *, {given}**_: Array", ") -> Any:"]
         yield from (f"    {line}" for line in writer.lines)
         yield f"    return {writer.text(part.output)}"
 

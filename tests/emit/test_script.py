@@ -24,7 +24,7 @@ from rlc.plan.records import Plan
 EXPECTED = Path(__file__).with_name("expected")
 
 # Recipes that scripts are written of, and those of the jobs that rlc began with.
-COVERED = 39
+COVERED = 40
 SEEDS = {"gem_math", "gem_reasoning", "gem_deepscaler", "gem_python_tool", "sudoku"}
 SEEDS |= {"cookbook_tutorial"}
 MODEL = 'model policy { base = "tiny"  lora_rank = 8 }\n'
