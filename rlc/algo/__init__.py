@@ -43,7 +43,7 @@ else:
         advantages: compute_advantages
         aggregate: SHARED_BY WEIGHTS aggregate_weights
         episodes: Advantages Episodes Floats Parts renewed
-        columns: advantage_functions unwritten
+        columns: advantage_functions pair_functions unwritten unwritten_loss
         errors: AlgorithmError
         expressions.behaviour: degree direction overflows_at ratio_is_bounded unbounded
         expressions.build: validate

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rlc.algo.expressions.program import OperationNode, Program
+from rlc.algo.expressions.behaviour import derivative
+from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
 from rlc.algo.expressions.vocabulary import SPREADS, shapes, spreads
 from rlc.algo.scheme import AdvantageScheme
+from rlc.lang import COMPARISONS
 
 _SCOPES = {  # by what a script compares: it plays no roles
     "group": "group",
@@ -42,7 +44,9 @@ _OF_OTHERS = ("mean", "max", "std")
 _TURNS = {"sum over": "lambda own: sum(own[::-1])", "first over": "lambda own: own[0]"}
 _TURNS |= {"last over": "lambda own: own[-1]", "max over": "np.max", "min over": "np.min"}
 _CALLS = {"min": "np.minimum", "max": "np.maximum", "where": "np.where", "clip": "np.clip"}
-_CALLS |= {name: f"np.{name}" for name in ("exp", "log", "sqrt", "abs")}
+_CALLS |= {name: f"np.{name}" for name in ("exp", "expm1", "log", "sqrt", "abs")}
+_CALLS |= {name: name for name in ("sigmoid", "softplus")}
+_WIDTH = 100  # of a line
 _LONG = 50  # characters from which a part gets a line of its own
 _SUM, _PRODUCT, _UNARY, _ATOM = range(1, 5)  # how tightly a text binds
 _LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT}
@@ -62,7 +66,7 @@ def unwritten(scheme: AdvantageScheme) -> Iterator[str]:
             elif of_scope:
                 known = node.op in _STATISTICS or word == "count"
             else:
-                known = node.over is None and node.op not in ("running", "sigmoid", "softplus")
+                known = node.over is None and node.op != "running"
             if not known:
                 yield word
 
@@ -82,6 +86,32 @@ def advantage_functions(scheme: AdvantageScheme) -> Iterator[str]:
         scheme.result,
         f"The advantage of each episode, or of its turns: {scheme.name}.",
     )
+
+
+_PAIRED = [f"{side}{part}" for side in ("chosen", "rejected") for part in ("", "_ref", "_length")]
+
+
+def unwritten_loss(program: Program) -> Iterator[str]:
+    """Yield what a loss of pairs has that a script does not compute: it takes whole replies."""
+    yield from (name for name in program.inputs if name not in _PAIRED)
+    known = {*_LEVELS, *_CALLS, "/", "neg", "stop", NUMBER, INPUT, *COMPARISONS}
+    yield from (node.op for node in program.nodes if node.op not in known)
+
+
+def pair_functions(program: Program) -> Iterator[str]:
+    """Yield the functions of a loss of pairs: its value, and its slopes by the logprobs of both
+    replies."""
+    parts = {"loss": program}
+    parts |= {f"slope_of_{side}": derivative(program, by=side) for side in ("chosen", "rejected")}
+    for name, part in parts.items():
+        writer = _Writer(part)
+        given = "".join(f"{one}: Array, " for one in part.inputs)
+        yield from ("", "") if part is not program else ()
+        head = f"def {name}(*, {given}**_: Array) -> Any:"
+        short = len(head) <= _WIDTH
+        yield from [head] if short else [f"def {name}(", f"    *, {given}**_: Array", ") -> Any:"]
+        yield from (f"    {line}" for line in writer.lines)
+        yield f"    return {writer.text(part.output)}"
 
 
 def _function(name: str, program: Program, doc: str) -> Iterator[str]:
@@ -170,8 +200,13 @@ class _Writer:
             return f"per_episode({_TURNS[node.op]}, {self.text(args[0])}, turns)", _ATOM
         if node.over is not None:
             return self._statistic(node, shape), _ATOM
+        if node.op == "/" and self.program.kind == "preference":
+            left, right = self.wide(args[0], shape, _PRODUCT), self.wide(args[1], shape, _UNARY)
+            return f"{left} / {right}", _PRODUCT
         if node.op == "/":
             return self._quotient(args, shape), _ATOM
+        if node.op == "stop":
+            return self.texts[args[0]]
         if node.op == "neg":
             return f"-{self.wide(args[0], shape, _UNARY)}", _UNARY
         if (level := _LEVELS.get(node.op)) is not None:

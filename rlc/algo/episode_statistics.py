@@ -100,3 +100,14 @@ def to_go(x: Array, gamma: float, turns: Sequence[int]) -> Array:
 def per_episode(statistic: Callable[[Array], Any], x: Array, turns: Sequence[int]) -> Array:
     """A statistic of the turns of each episode."""
     return np.array([statistic(own) for own in split(x, turns)], dtype=np.float64)
+
+
+def sigmoid(x: Array) -> Any:
+    """1 / (1 + exp(-x)), which does not overflow."""
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1.0, small) / (1 + small)
+
+
+def softplus(x: Array) -> Any:
+    """log(1 + exp(x)), which does not overflow."""
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))

@@ -29,6 +29,10 @@ pytestmark = pytest.mark.plain
 
 MODEL = 'model policy { base = "tiny"  lora_rank = 8  renderer = qwen3_instruct }\n'
 ENVS = """
+preference_loss mine(beta = 0.1) {
+  margin = beta * (chosen - chosen_ref - rejected + rejected_ref)
+  pair   = where(margin > 1, 0, (1 - margin) * (1 - margin))
+}
 model big { base = "tiny"  renderer = qwen3_instruct }
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 env spell = gem("rg:spell_backward") |> template(qwen3_general) |> rollouts(group_size = 2)
@@ -92,6 +96,8 @@ PAIRS: dict[str, dict[str, str]] = {
     "dpo": {"heldout": 'pairs("pairs.jsonl", split = last(40%))', "every": "2"},
     "ipo": {"loss": "ipo(beta = 0.5)"},
     "simpo": {"loss": "simpo()"},
+    "brier": {"loss": "brier(beta = 0.5)"},
+    "own": {"loss": "mine(beta = 0.2)"},
 }
 WORDS = """
 import random

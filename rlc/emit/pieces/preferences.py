@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from tinker import types
@@ -15,14 +15,6 @@ from rlc.emit.pieces.imitation import Message, Tokens, rendered, weighted
 
 Side = list[Tokens]  # the sequences of a chat; of its reply each token weighs 1
 PROMPTS = ("prompt", "question", "instruction", "query", "input", "context")
-
-
-class PairLoss(NamedTuple):
-    """The loss of each pair, and its slopes in the scores of both replies."""
-
-    loss_P: Array
-    chosen_slope_P: Array
-    rejected_slope_P: Array
 
 
 def chat_after(prompt: Any, reply: Any) -> list[Message]:
@@ -91,21 +83,24 @@ def judged(
     sides: Sequence[Side],
     rows: Sequence[Array],
     ref: Sequence[Array] | None,
-    loss: Callable[[Array, Array], PairLoss],
+    functions: Sequence[Callable[..., Any]],
     mean: bool,
 ) -> tuple[list[types.Datum], dict[str, float]]:
-    """What pairs teach: tokens weighed by the slope of their loss, and its metrics. ``mean``: a
-    reply counts with the mean logprob of its tokens."""
-    lengths = np.array([float(len(row)) if mean else 1.0 for row in rows])
+    """What pairs teach: tokens weighed by the slope of their loss, and its metrics. ``functions``:
+    the loss and its slopes; ``mean``: a reply counts with the mean logprob of its tokens."""
+    sums, counts = (np.array([float(of(row)) for row in rows]) for of in (np.sum, len))
     before = np.array([row.sum() for row in ref]) if ref else np.zeros(len(rows))
-    scores = (np.array([row.sum() for row in rows]) - before) / lengths
-    found = loss(scores[::2], scores[1::2])
-    slopes = np.stack([found.chosen_slope_P, found.rejected_slope_P], axis=1).ravel()
-    slopes = slopes / (lengths * (len(sides) // 2))
+    columns = {"": sums, "_ref": before, "_length": counts}
+    given = {f"chosen{name}": column[::2] for name, column in columns.items()}
+    given |= {f"rejected{name}": column[1::2] for name, column in columns.items()}
+    pairs = len(sides) // 2
+    loss, *slopes = (np.broadcast_to(one(**given), pairs) for one in functions)
+    weights = -np.stack(slopes, axis=1).ravel() / pairs
     data = [
-        weighted(tokens, -slope * np.array(weights))
-        for side, slope in zip(sides, slopes, strict=True)
-        for tokens, weights in side
+        weighted(tokens, weight * np.array(mask))
+        for side, weight in zip(sides, weights, strict=True)
+        for tokens, mask in side
     ]
+    scores = (sums - before) / (counts if mean else 1.0)
     ahead = 0.5 + 0.5 * np.sign(scores[::2] - scores[1::2])
-    return data, {"loss/mean": float(np.mean(found.loss_P)), "accuracy": float(np.mean(ahead))}
+    return data, {"loss/mean": float(np.mean(loss)), "accuracy": float(np.mean(ahead))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -48,13 +49,13 @@ def when(condition: Any, *lines: T) -> Sequence[T]:
 
 def assigned(name: str, plain: Any, comment: str = "") -> str:
     """Write a value under a name."""
-    return written(named(f"{name} = ", value(plain))) + comment
+    return written(named(f"{name} = ", value(plain)), after=len(comment)) + comment
 
 
 def origin(plan: Plan, stage: Training, path: str) -> str:
     """What decided a value, as the end of a line."""
     told = plan.provenance.get(f"stages.{stage.name}.{path}", "")
-    return f"  # {told}" if told else ""
+    return f"  # {told.replace(plan.recipe, os.path.basename(plan.recipe))}" if told else ""
 
 
 def constants(plan: Plan, stage: Training) -> Iterator[str]:

@@ -75,6 +75,16 @@ class OpeningLines:
         self.add(f"from {module.removesuffix('.py')} import {name}")
         return name
 
+    def written(self) -> Iterator[str]:
+        """Yield the lines with blank ones behind imports, and around functions."""
+        before = "renderer"  # what stands before them
+        for line in (*self.lines, ""):
+            if before.startswith("from ") and line and not line.startswith("from "):
+                yield ""
+            if line or (before and self.lines):
+                yield f"    {line}" if line else ""
+            before = line
+
     def add(self, line: str) -> None:
         if line not in self.lines:
             self.lines.append(line)
@@ -143,7 +153,7 @@ def environments(source: Rollouts, recipe: str, folder: str) -> Iterator[str]:
     yield "async def environments(tokenizer: Any) -> list[Env]:"
     if any(is_chat(env) for env in envs):
         yield "    renderer = get_renderer(RENDERER, tokenizer)"
-    yield from (f"    {line}" if line else "" for line in opening.lines)
+    yield from opening.written()
     yield f"    return {written(CallText('', made, '[]'), 4, 7)}"
 
 
@@ -246,7 +256,8 @@ def _grade(env: EnvPlan, name: str, opening: OpeningLines) -> list[str]:
     if found and env.args.get("format_coef"):
         missed = f"(float({' and '.join(found)}) - 1.0)"
         earned.append(f"{literal(env.args['format_coef'])} * {missed}")
-    body.append(f"return {' + '.join(earned) or '0.0'}")
+    total = " + ".join(earned) or "0.0"
+    body.append(f"return {total[1:-1] if len(earned) == 1 and total[0] == '(' else total}")
     head = f"def {name}({'reply' if env.graders else '_reply'}: str, row: Row) -> float:"
     return [head, *(f"    {line}" for line in body)]
 

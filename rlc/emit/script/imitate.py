@@ -46,7 +46,7 @@ def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
         yield "    renderer = get_renderer(RENDERER, tokenizer)"
     pairs = zip(("examples", "heldout"), stage.data, strict=False)
     made = [named(f"{name} = ", EXAMPLES[type(data)](stage, data, opening)) for name, data in pairs]
-    yield from (f"    {line}" for line in opening.lines)
+    yield from opening.written()
     yield from (f"    {written(one, 4)}" for one in made)
     yield "    for step in range(1, steps + 1):"
     yield "        numbers = sampled_examples(SEED, STAGE, len(examples), BATCH, step)"

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from rlc.algo import PAIRWISE
-from rlc.catalog import preference_traits
+from rlc.algo import pair_functions
+from rlc.catalog import preference_program, preference_traits
 from rlc.data import hashed
 from rlc.emit.script.common import (
     asked_model,
@@ -33,19 +33,16 @@ _READ = "sum(len(tokens) - 1 for side in sides for tokens, _ in side)"
 def preference_body(plan: Plan, stage: Training, path: str) -> str:
     """Return what is written for a stage alone, in a script at ``path``."""
     batch = assigned("BATCH", stage.of(FromData).batch, origin(plan, stage, "batch"))
-    return "\n".join([*constants(plan, stage), batch, MARK, *_train(plan, stage, path), *main()])
-
-
-def losses() -> str:
-    """Return the imports of the losses, which scripts have as they stand."""
-    return "\n".join(f"from {one.__module__} import {one.__name__}" for one in PAIRWISE.values())
+    functions = pair_functions(preference_program(stage.of(PreferenceLoss).loss))
+    named = "FUNCTIONS = (loss, slope_of_chosen, slope_of_rejected)"
+    lines = [*functions, "", "", named, "", "", *_train(plan, stage, path), *main()]
+    return "\n".join([*constants(plan, stage), batch, MARK, *lines])
 
 
 def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
     opening, objective = OpeningLines(plan.recipe, os.path.dirname(path)), stage.of(PreferenceLoss)
     made = [_pairs(stage, data, opening) for data in stage.data]
-    loss, mean = objective.loss, preference_traits(objective.loss.name).mean
-    called = CallText(PAIRWISE[loss.name].__name__, ["chosen", "rejected", *given(loss.config)])
+    mean = preference_traits(objective.loss).mean
     ref = "await by_model(reference, sides, known)" if objective.reference else "None"
     yield "async def train(steps: int, metrics: str) -> None:"
     yield from opened(stage, os.path.basename(path))
@@ -55,16 +52,12 @@ def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
         yield "    known: dict[int, Array] = {}"
     for name, pairs in zip(("pairs", "heldout"), made, strict=False):
         yield f"    {written(named(f'{name} = ', pairs), 4)}"
-    yield ""
-    yield "    def loss(chosen: Array, rejected: Array) -> PairLoss:"
-    yield f"        return {called}"
-    yield ""
     yield "    for step in range(1, steps + 1):"
     yield "        numbers = sampled_examples(SEED, STAGE, len(pairs), BATCH, step)"
     yield "        sides = [side for number in numbers for side in pairs[number]]"
     yield f"        ref = {ref}"
     yield "        rows = await by_trainer(training, sides)"
-    yield f"        data, measured = judged(sides, rows, ref, loss, mean={mean})"
+    yield f"        data, measured = judged(sides, rows, ref, FUNCTIONS, mean={mean})"
     yield from counted(stage, "prefill", _READ, 8)
     yield '        gradient = training.forward_backward(data, "cross_entropy")'
     yield from rate_of(stage, 8)
@@ -75,7 +68,7 @@ def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
         yield f"        if step == steps{''.join(due)}:"
         yield "            sides = [side for pair in heldout for side in pair]"
         yield f"            ref, rows = {ref}, await by_trainer(training, sides)"
-        yield f"            _, found = judged(sides, rows, ref, loss, mean={mean})"
+        yield f"            _, found = judged(sides, rows, ref, FUNCTIONS, mean={mean})"
         yield '            measured["heldout/loss"] = found["loss/mean"]'
         yield '            measured["heldout/accuracy"] = found["accuracy"]'
         yield from counted(stage, "prefill", _READ, 12)

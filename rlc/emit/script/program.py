@@ -13,7 +13,7 @@ from attrs import frozen
 from rlc.emit.errors import EmitError
 from rlc.emit.script.common import IMPORTS
 from rlc.emit.script.imitate import imitation_body
-from rlc.emit.script.prefer import losses, preference_body
+from rlc.emit.script.prefer import preference_body
 from rlc.emit.script.reinforce import reinforcement_body, variants
 from rlc.emit.script.stitch import imported, stitched
 from rlc.emit.script.unsupported import misfits
@@ -49,25 +49,21 @@ def script(plan: Plan, path: str = "train.py") -> str:
     body = kind.body(plan, stage, path)
     if "HERE" in body:
         body = f"HERE = Path(__file__).parent\n{body}"
-    text = stitched(body, IMPORTS + losses(), kind.instead(stage))
+    text = stitched(body, IMPORTS, kind.instead(stage))
     needed = {one.module.partition(".")[0] for one in imported(ast.parse(text))}
     known = packages_distributions()
     of_others = sorted(needed - {*sys.stdlib_module_names, "numpy"})
-    packages = [known.get(module, [module])[0] for module in of_others]
+    packages = [known.get(module, [module])[0].replace("_", "-") for module in of_others]
     return "\n".join([*_docstring(plan, stage, os.path.basename(path), packages), "", text])
 
 
 def _docstring(plan: Plan, stage: Training, name: str, packages: Sequence[str]) -> Iterator[str]:
-    yield f'"""{os.path.basename(plan.recipe)}: {stage.name}, {stage.steps:,} steps on Tinker.'
+    usage = f"python {name} [--steps N] [--metrics metrics.jsonl]"
+    yield f'"""{os.path.basename(plan.recipe)}: {stage.name}, on Tinker: {usage}'
     yield ""
-    made_by = f"rlc {__version__} (plan {plan_hash(plan)[:12]})"
-    yield f"Written by {made_by}. Comments name the place of the recipe that"
-    yield "decided a value. Change the recipe and write the script again, or go on by hand."
+    yield f"Written by rlc {__version__} (plan {plan_hash(plan)[:12]}); comments name the place in"
+    yield "the recipe that decided a value. The same seed gives what `rlc run` gives on a server."
+    yield f"It needs {', '.join(packages)}; TINKER_API_KEY, or TINKER_BASE_URL."
     for one in plan.expectations:
         yield f"Expected{'' if one.after else ', and so when this was written'}: {one.text}"
-    yield ""
-    yield f"    python {name} [--steps N] [--metrics metrics.jsonl]"
-    yield ""
-    yield f"It needs {', '.join(packages)}; TINKER_API_KEY, and for a server of one's"
-    yield "own TINKER_BASE_URL. The same seed gives what `rlc run` gives on that server."
     yield '"""'

@@ -22,7 +22,7 @@ from rlc.emit.script.common import (
     when,
 )
 from rlc.emit.script.environments import environments
-from rlc.emit.script.literals import CallText, literal, written
+from rlc.emit.script.literals import CallText, Expression, literal, written
 from rlc.emit.script.stitch import MARK
 from rlc.explanation import loss_formula
 from rlc.plan import ModelPlan, Plan, PolicyGradient, Rollouts, TeacherPlan, Training
@@ -185,11 +185,12 @@ def _data(stage: Training, own: TorchFunction | None) -> list[str]:
 
 def _datum(loss: LossTraits, own: TorchFunction | None, share: str) -> CallText:
     """Return the call that makes the datum of a sequence."""
-    given = ["one.tokens"]
+    given: list[Expression] = ["one.tokens"]
     if own is not None:
         known = {"logq": "one.logprobs", "adv": "advantages", "ref": "one.ref"}
         items = [f"{literal(name)}: {text}" for name, text in known.items() if name in own.ranks]
-        given.append(f"**own_inputs(one, {{{', '.join(items)}}}, LOSS_INPUTS)")
+        read = CallText("", items, "{}")
+        given.append(CallText("**own_inputs", ["one", read, "LOSS_INPUTS"]))
         given += [f"weight={share}"] if loss.weighted else []
     elif loss.sampler_logprobs:
         given += ["logprobs=one.logprobs", "advantages=advantages"]

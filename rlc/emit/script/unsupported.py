@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.algo import needs_batch, unwritten
+from rlc.algo import needs_batch, unwritten, unwritten_loss
 from rlc.catalog import (
     CATALOGUE,
     DEFAULT_DEADLINES,
@@ -23,7 +23,7 @@ from rlc.catalog import (
     max_turns,
     may_rewrite,
     model_price,
-    preference_traits,
+    preference_program,
     provider,
     renderer_keeps_prefix,
     source_traits,
@@ -249,9 +249,10 @@ def _sft(stage: Training) -> Iterator[Misfit]:
 
 def _preference(stage: Training) -> Iterator[Misfit]:
     loss = stage.of(PreferenceLoss).loss
-    traits = preference_traits(loss.name)
-    if traits.labelled or traits.likelihood:
-        yield Misfit(VALUE, "loss", f"`{loss.name}()`: a script compares pairs alone")
+    for part in dict.fromkeys(unwritten_loss(preference_program(loss))):
+        yield Misfit(
+            VALUE, "loss", f"`{loss.name}` reads `{part}`, which a script does not compute"
+        )
     for name, data in zip(("data", "heldout"), stage.data, strict=False):
         names = [getattr(data, one, "") for one in ("prompt", "chosen", "rejected")]
         if names != [None, None, None]:
