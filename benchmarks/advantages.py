@@ -13,37 +13,41 @@ import argparse
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 
-from rlc.algo import AdvantageScheme, Baseline, Episodes, Returns, Scale, compute_advantages
+from rlc.algo import (
+    Baseline,
+    Episodes,
+    Returns,
+    Scale,
+    compute_advantages,
+    scheme_of_returns,
+    with_step,
+)
 
 Floats = npt.NDArray[np.float64]
 _MEAN = Baseline("mean", "group", "value", "zero")
 _EPISODE = Returns("episode", 1.0)
-CENTER = AdvantageScheme("center", _EPISODE, (_MEAN,), "keep")
-GRPO = AdvantageScheme(
-    "grpo", _EPISODE, (_MEAN, Scale("std", "group", "value", 1, 1e-6, "outside")), "keep"
-)
-WHITENED = AdvantageScheme(
-    "reinforce_pp_baseline",
-    _EPISODE,
+CENTER = with_step(scheme_of_returns("center", _EPISODE), _MEAN)
+GRPO = with_step(CENTER, Scale("std", "group", "value", 1, 1e-6, "outside"))
+WHITENED = reduce(
+    with_step,
     (
-        _MEAN,
         Baseline("mean", "batch", "tokens", "zero"),
         Scale("std", "batch", "tokens", 1, 1e-8, "inside"),
     ),
-    "keep",
+    CENTER,
 )
-REBN = AdvantageScheme(
-    "rebn",
-    Returns("turn", 0.9),
+REBN = reduce(
+    with_step,
     (
         Baseline("mean", "batch", "value", "zero"),
         Scale("std", "batch", "value", 1, 1e-9, "outside"),
     ),
-    "keep",
+    scheme_of_returns("rebn", Returns("turn", 0.9)),
 )
 
 

@@ -278,6 +278,11 @@ class Declaration:
     def is_block(self) -> bool:
         return self.value is None and self.form is None
 
+    @property
+    def has_blocks(self) -> bool:
+        """Whether it can be a block, if it is not always one."""
+        return self.is_block or self.open
+
     def written(self, name: str = "name") -> str:
         """Return how a declaration of that name is written."""
         if self.form is not None:

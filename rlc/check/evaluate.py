@@ -180,7 +180,7 @@ class Evaluator:
                 return self.call(Call(expr.span, Name(brace, "price"), given), want)
         if KINDS[want.type].plain:
             return self._shorthand(expr, want)
-        from rlc.check.mismatches import report_misfit  # only needed for a mistake
+        from rlc.check.scalars import report_misfit  # only needed for a mistake
 
         report_misfit(expr, want, self.scope, self.found)
         return None
@@ -383,7 +383,7 @@ class Evaluator:
         if builtin is not None and not builtin.word:
             self.found.note("builtin", call.func.span, builtin)
             return builtin
-        from rlc.check.mismatches import report_call  # only needed for a mistake
+        from rlc.check.scalars import report_call  # only needed for a mistake
 
         report_call(call.func, name, want, self.scope, self.found)
         return None

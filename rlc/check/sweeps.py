@@ -10,9 +10,8 @@ from rlc.catalog import DECLARATIONS, EVAL, STAGES, SWEEP, TRAINING, metric_name
 from rlc.check.amendments import names_of
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
-from rlc.check.mismatches import report_misfit
 from rlc.check.rules.tasks import has_tasks_of
-from rlc.check.scalars import describe
+from rlc.check.scalars import describe, report_misfit
 from rlc.check.scope import known_values, rename
 from rlc.check.stages import CheckedStage
 from rlc.check.values import Origins, Value, settle

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from functools import reduce
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,7 @@ from stage_parts import changed, flat
 from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
 
-from rlc.algo import SHARED_BY, AdvantageScheme, Baseline, Clip, Returns, Scale
+from rlc.algo import SHARED_BY, Baseline, Clip, Returns, Scale, scheme_of_returns, with_step
 from rlc.catalog.index import aggregate_traits, loss_traits
 from rlc.envs.build import PlayableEnv
 from rlc.plan.graph import build_graph
@@ -321,10 +322,11 @@ steps = st.one_of(
     st.builds(Clip, st.just(-1.5), st.just(1.5)),
 )
 schemes = st.builds(
-    AdvantageScheme,
-    st.just("random"),
+    lambda returns, chosen, constant: reduce(
+        with_step, chosen, scheme_of_returns("random", returns, constant)
+    ),
     st.builds(Returns, st.sampled_from(["episode", "turn"]), st.sampled_from([0.5, 1.0])),
-    st.lists(steps, max_size=3).map(tuple),
+    st.lists(steps, max_size=3),
     st.sampled_from(["keep", "drop"]),
 )
 

@@ -11,8 +11,9 @@ from expressions import program
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rlc.algo import AlgorithmError, Builder, ExpressionError, Program
+from rlc.algo import AlgorithmError, ExpressionError, Program
 from rlc.algo.expressions.behaviour import derivative, direction
+from rlc.algo.expressions.build import Builder
 from rlc.algo.expressions.evaluate import preference_loss_and_grad
 from rlc.algo.expressions.formula import derivative_formula, formula
 from rlc.algo.expressions.inputs import LENGTHS, OF_TOKENS
