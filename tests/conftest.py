@@ -13,9 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from freezing import freeze_for_good
+from freezing import begin_hypothesis, freeze_for_good
 from hypothesis import settings
 from markers import FOREIGN, NEEDS, QUICK, Guard, deselects, marks_of
+from shared_tls import share_tls_contexts
 from unsynced import sync_nothing
 
 import rlc.service.engine  # noqa: F401 (before any test imports torch)
@@ -41,6 +42,7 @@ os.environ |= {"XDG_CONFIG_HOME": SETTINGS.name, "RLC_TODAY": "2026-08-01"}
 gc.set_threshold(5_000, 20, 20)
 
 sync_nothing()
+share_tls_contexts()
 
 GUARD = Guard()
 GUARD.install()
@@ -80,6 +82,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
+    begin_hypothesis()
     freeze_for_good()
 
 
