@@ -110,6 +110,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
             return (yield)
         finally:
             _forget_keys()
+            _forget_environments()
 
 
 def _forget_keys() -> None:
@@ -118,6 +119,12 @@ def _forget_keys() -> None:
         for name in keys._provided:
             os.environ.pop(name, None)
         keys._provided.clear()
+
+
+def _forget_environments() -> None:
+    """Have the next test make its own environments of GEM: it may give them other data."""
+    if (source := sys.modules.get("rlc.envs.gem.source")) is not None:
+        source._prototype.cache_clear()
 
 
 def _service(marks: Set[str]) -> AbstractContextManager[None]:
