@@ -15,9 +15,9 @@ def freeze_for_good() -> None:
 
 
 def begin_hypothesis() -> None:
-    """Have Hypothesis make its random numbers, for which it collects garbage and asks who refers to
-    them: while there are few objects, and from Python 3.14 on before that is a frozen dict, which is
-    never among those found."""
+    """Have Hypothesis make its random numbers, for which it collects garbage and asks who refers
+    to them: while there are few objects, and from Python 3.14 on before that is a frozen dict,
+    which is never among those found."""
     from hypothesis import given, settings
     from hypothesis.strategies import none
 

@@ -9,4 +9,4 @@ from functools import cache
 
 def share_tls_contexts() -> None:
     """Have this process make one default context for each set of arguments."""
-    ssl.create_default_context = cache(ssl.create_default_context)
+    ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
