@@ -13,9 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from freezing import freeze_for_good
+from freezing import begin_hypothesis, freeze_for_good
 from hypothesis import settings
 from markers import FOREIGN, NEEDS, QUICK, Guard, deselects, marks_of
+from shared_tls import share_tls_contexts
 from unsynced import sync_nothing
 
 import rlc.service.engine  # noqa: F401 (before any test imports torch)
@@ -41,6 +42,7 @@ os.environ |= {"XDG_CONFIG_HOME": SETTINGS.name, "RLC_TODAY": "2026-08-01"}
 gc.set_threshold(5_000, 20, 20)
 
 sync_nothing()
+share_tls_contexts()
 
 GUARD = Guard()
 GUARD.install()
@@ -79,6 +81,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage among what is imported."""
+    begin_hypothesis()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     freeze_for_good()
 
@@ -107,6 +120,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
             return (yield)
         finally:
             _forget_keys()
+            _forget_environments()
 
 
 def _forget_keys() -> None:
@@ -115,6 +129,12 @@ def _forget_keys() -> None:
         for name in keys._provided:
             os.environ.pop(name, None)
         keys._provided.clear()
+
+
+def _forget_environments() -> None:
+    """Have the next test make its own environments of GEM: it may give them other data."""
+    if (source := sys.modules.get("rlc.envs.gem.source")) is not None:
+        source._prototype.cache_clear()
 
 
 def _service(marks: Set[str]) -> AbstractContextManager[None]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
-import subprocess
 import sys
 from http.client import HTTPConnection
 from pathlib import Path
 
+import processes
 import pytest
 
 from rlc.cli.commands.servers.serve import parse_models
@@ -23,29 +24,27 @@ RLC = [str(Path(sys.executable).with_name("rlc")), "serve", "--port", "0"]
 @pytest.mark.server
 def test_it_tells_the_two_lines_a_user_needs_and_stops_quietly(tmp_path: Path) -> None:
     command = [*RLC, "--checkpoints", str(tmp_path), "--model", "Qwen/Qwen3-8B=tiny"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            lines = []
-            for line in process.stdout:
-                lines.append(line.strip())
-                if "Ctrl-C" in line:
-                    break
-            assert "Qwen/Qwen3-8B  (tiny)" in lines
-            assert "export TINKER_API_KEY=tml-local" in lines
-            (address,) = re.findall(r"export TINKER_BASE_URL=http://(\S+)", "\n".join(lines))
-            connection = HTTPConnection(address)
-            connection.request("GET", "/api/v1/healthz")
-            assert connection.getresponse().read() == b'{"status":"ok"}'
-            connection.close()
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=30)
-        finally:
-            process.kill()
-    assert (process.returncode, err) == (0, "")
-    assert "stopped" in out
+    log = tmp_path / "log"
+    log.touch()
+    process = processes.fork(log, processes.script, command, str(tmp_path), {})
+    try:
+        while process.is_alive() and "Ctrl-C" not in log.read_text():
+            process.join(0.01)
+        told = log.read_text()
+        lines = [line.strip() for line in told.splitlines()]
+        assert "Qwen/Qwen3-8B  (tiny)" in lines
+        assert "export TINKER_API_KEY=tml-local" in lines
+        (address,) = re.findall(r"export TINKER_BASE_URL=http://(\S+)", told)
+        connection = HTTPConnection(address)
+        connection.request("GET", "/api/v1/healthz")
+        assert connection.getresponse().read() == b'{"status":"ok"}'
+        connection.close()
+        os.kill(process.pid, signal.SIGINT)
+        process.join(30)
+    finally:
+        process.kill()
+    assert process.exitcode == 0
+    assert re.fullmatch(r"\nstopped.*\n", log.read_text().removeprefix(told))
 
 
 @pytest.mark.engine

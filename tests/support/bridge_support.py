@@ -30,7 +30,7 @@ SMALL = {
     "batch": "groups(2, group_size = 2)",
     "sampling": "sample(max_tokens = 6)",
     "optimizer": "adam(3e-3)",
-    "steps": "3",
+    "steps": "2",
     "save": "every(1, keep = 2)",
 }
 

@@ -116,6 +116,14 @@ def table() -> Table:
     return Table.make()
 
 
+_SPARE = dict[int, Any]()  # tokenizers of services that are closed, by their ids
+
+
+def own_tokenizer() -> Any:
+    """Return a tokenizer that no other open service has; to copy one takes 6 ms."""
+    return _SPARE.popitem()[1] if _SPARE else copy.deepcopy(table().tokenizer)
+
+
 def longer(text: int, token: int) -> int:
     """Return the hash of a text with one more token."""
     return (text * 1_000_003 + token + 1) % _HASH
@@ -430,8 +438,8 @@ class PlainService:
 
     store: CheckpointStore
     worker: WaveWorker[Request] = field(factory=lambda: WaveWorker(answer_all, 1))
-    tokenizer: Any = field(factory=lambda: copy.deepcopy(table().tokenizer))
-    decoding_tokenizer: Any = field(factory=lambda: copy.deepcopy(table().tokenizer))
+    tokenizer: Any = field(factory=own_tokenizer)
+    decoding_tokenizer: Any = field(factory=own_tokenizer)
 
     def create_lora_training_client(
         self,
@@ -512,6 +520,7 @@ class PlainService:
     def close(self) -> None:
         """Finish what was submitted, and end the thread."""
         self.worker.close()
+        _SPARE.update({id(one): one for one in (self.tokenizer, self.decoding_tokenizer)})
 
 
 def require_tiny(base_model: str | None) -> None:

@@ -33,6 +33,7 @@ _PRELOADED = [
     "rlc.runtime.start",
     "rlc.runtime.job",
     "rlc.sweeps.start",
+    "forked",
 ]
 
 # What npm says where there is no network, which is not a mistake of the extension.

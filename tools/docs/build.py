@@ -39,6 +39,7 @@ def build(site: Path, work: Path) -> str:
     try:
         Sphinx(*folders, "html", status=None, warning=warnings).build()
     finally:
+        gc.freeze()  # nor are those looked at later
         gc.enable()
     add_plain(site, texts)
     return warnings.getvalue()

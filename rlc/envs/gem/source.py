@@ -13,7 +13,7 @@ import logging
 import pickle
 import random
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from attrs import define, field
@@ -70,9 +70,8 @@ class GemSource:
         self._tokenizer = tokenizer if chat else None
         self._tools = tuple(tools)
         self._grader = math_grader()
-        random.seed(0)
         try:
-            self._prototype = import_gem().make(env_id, **args)
+            self._prototype = _prototype(env_id, pickle.dumps(args))
         except Exception as error:
             raise EnvError(f"gem cannot make `{env_id}`: {first_line(error)}") from error
 
@@ -220,6 +219,14 @@ def _unpickled(source: GemSource, first: Observation, state: bytes) -> _GemEpiso
             return shared[name]
 
     return _GemEpisode(source, first, *Unpickler(io.BytesIO(state)).load())
+
+
+@lru_cache(maxsize=16)
+def _prototype(env_id: str, pickled_args: bytes) -> Any:
+    """Return an environment that is copied, and never played: one for all sources, since a run
+    opens one for each evaluation, and some environments read a data set or words when made."""
+    random.seed(0)
+    return import_gem().make(env_id, **pickle.loads(pickled_args))
 
 
 _MADE: dict[str, GemSource] = {}  # in another process, which makes each source once

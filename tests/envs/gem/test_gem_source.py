@@ -19,7 +19,7 @@ import pytest
 from rlc.catalog.facts import gem_facts as facts
 from rlc.catalog.facts import gem_ids, is_broken
 from rlc.chat.turns import ContractError, EnvError
-from rlc.envs.gem.source import GemSource
+from rlc.envs.gem.source import GemSource, import_gem
 from rlc.envs.workers.threads import GlobalRngLock
 
 pytestmark = pytest.mark.slow
@@ -43,6 +43,24 @@ def test_different_seeds_are_different_tasks() -> None:
     source = GemSource("rg:spell_backward", {})
     firsts = {source.group(seed, 1)[0].first.text for seed in range(8)}
     assert len(firsts) > 4
+
+
+def test_an_environment_is_made_once_for_all_who_play_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each evaluation of a run opens a source, and making one may read a data set."""
+    gem, made = import_gem(), list[str]()
+    make = gem.make
+
+    def counted(env_id: str, **args: Any) -> Any:
+        made.append(env_id)
+        return make(env_id, **args)
+
+    monkeypatch.setattr(gem, "make", counted)
+    first, second = (GemSource(GUESS, {"max_turns": 3}).group(5, 1)[0] for _ in range(2))
+    assert made == [GUESS]
+    play(first, ["\\boxed{3}"])
+    alone = GemSource(GUESS, {"max_turns": 4}).group(5, 1)[0]
+    assert made == [GUESS, GUESS]
+    assert play(second, ["\\boxed{3}"]) == play(alone, ["\\boxed{3}"])
 
 
 def test_results_do_not_depend_on_interleaving() -> None:

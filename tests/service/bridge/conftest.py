@@ -55,7 +55,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Polls of the SDK that the bridge answers within moments, with HTTP 408."""
-    monkeypatch.setattr(models, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(models, "_POLL_SECONDS", 0.03)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

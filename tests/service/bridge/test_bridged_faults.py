@@ -41,13 +41,19 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 ADAM = types.AdamParams(learning_rate=3e-3)
 Spoil = Callable[[SkyRLServer], object]
 JOB = small_job(deadlines="deadlines(unreachable = 1s)")
+OF_THREE = small_job(steps="3")
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, float]]:
+def of_three(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, float]]:
     path = tmp_path_factory.mktemp("here") / "run"
-    run_on(RunFolder.create(path, compiled(JOB)))
+    run_on(RunFolder.create(path, compiled(OF_THREE)))
     return numbers(path)
+
+
+@pytest.fixture
+def expected(of_three: list[dict[str, float]]) -> list[dict[str, float]]:
+    return of_three[:2]
 
 
 def ends(path: Path, server: SkyRLServer, spoil: Spoil) -> ServiceError:
@@ -120,19 +126,19 @@ def test_models_that_are_forgotten_between_samples_end_the_run(
 
 @pytest.mark.parametrize("files_only", [False, True])
 def test_a_lost_checkpoint_costs_a_step(
-    tmp_path: Path, start: Start, expected: list[dict[str, float]], files_only: bool
+    tmp_path: Path, start: Start, of_three: list[dict[str, float]], files_only: bool
 ) -> None:
     """The one before it is there, and the run goes on from that."""
     server = start()
     watcher = Watcher(lambda step: watcher.job.stop() if step == 2 else None)  # type: ignore[union-attr]
-    job = there(JOB)
+    job = there(OF_THREE)
     run_on(RunFolder.create(tmp_path / "run", job), server, watcher)
     newest = max(key for key in server.database.checkpoints if key[1] == "weights")
     if files_only:
         server.lost_files.add(newest)
     else:
         del server.database.checkpoints[newest]
-    resumes(tmp_path / "run", server, expected)
+    resumes(tmp_path / "run", server, of_three)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anthropic
 import httpx
 import openai
 import pytest
@@ -173,6 +172,8 @@ async def own_model(
 def test_a_prompt_may_be_written_from_what_was_sampled(engine: LocalService) -> None:
     """What `answered` tells of a reply is what the next request has among its messages, in both
     APIs."""
+    import anthropic  # takes over a second: not in each collection
+
     written: list[Sequence[Message]] = []
 
     async def work() -> None:
@@ -282,6 +283,7 @@ class Seeing:
 def test_a_model_that_sees_is_shown_the_pictures_of_both_apis(
     engine: LocalService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import anthropic
     from tinker_cookbook import image_processing_utils
     from transformers import Qwen2VLImageProcessorPil
 

@@ -205,7 +205,10 @@ OF_ANOTHER_DRAFT = json.loads(json.dumps(doubled(60, {"type": "null"})).replace(
         ({"pattern": "^(a|aa)+$"}, json.dumps("a" * 60 + "!")),
     ],
 )
-def test_a_check_that_takes_too_long_is_given_up(schema: dict[str, Any], text: str) -> None:
+def test_a_check_that_takes_too_long_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, schema: dict[str, Any], text: str
+) -> None:
+    monkeypatch.setattr("rlc.service.chats.prompts._MOST_SECONDS", 0.1)
     with pytest.raises(ChatError, match="cannot be checked in time") as raised:
         answered(Scripted([text]), ReplyForm(schema=schema), ())
     assert raised.value.part == "response_format"

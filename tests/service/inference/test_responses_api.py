@@ -103,8 +103,9 @@ def test_text_of_a_format_and_its_limit(client: openai.OpenAI) -> None:
 
 
 def test_a_schema_of_too_many_ways_is_refused_and_others_are_answered(
-    client: openai.OpenAI, server: Running
+    client: openai.OpenAI, server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("rlc.service.chats.prompts._MOST_SECONDS", 0.1)
     parts: Any = {str(i): {"oneOf": [{"$ref": f"#/$defs/{i + 1}"}] * 2} for i in range(60)}
     schema = {"$ref": "#/$defs/0", "$defs": {**parts, "60": {"enum": [1]}}, "not": {"enum": [1]}}
     wanted: Any = {"format": {"type": "json_schema", "name": "x", "schema": schema}}
