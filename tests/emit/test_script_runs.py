@@ -198,13 +198,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for n in range(7)
     ]
     chats = [{"messages": said[n] + (said[n - 1] if n % 2 else [])} for n in range(7)]
-    pairs = [{"prompt": f"{n}?", "chosen": f"It is {n}.", "rejected": "No."} for n in range(4)]
+    pairs: list[dict[str, Any]] = [
+        {"prompt": f"{n}?", "chosen": f"It is {n}.", "rejected": "No."} for n in range(4)
+    ]
     asked = [{"role": "system", "content": "Say."}, {"role": "user", "content": "5?"}]
     reply = [{"role": "assistant", "content": "No."}]
     pairs += [{"prompt": asked, "chosen": reply, "rejected": "Yes."}]
     dialogue = "\n\nHuman: 6?\n\nAssistant: "
     pairs += [{"chosen": f"{dialogue}It is.", "rejected": f"{dialogue}No."}]
-    files = {"pairs": pairs, "sums": rows, "words": rows, "solved": rows[:1], "chats": chats}
+    files: dict[str, list[Any]] = {
+        "pairs": pairs,
+        "sums": rows,
+        "words": rows,
+        "solved": rows[:1],
+        "chats": chats,
+    }
     for name, lines in files.items():
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (tmp_path / f"{name}.jsonl").write_text(text, encoding="utf-8")

@@ -372,7 +372,8 @@ class TrainStage(Stage[LogprobScorers]):
         cursor = self.stream.finish(step, rollouts)
         if self.averages is not None:
             cursor[KEY] = averages = self.averages.after(step)
-            metrics |= {f"baseline/{label}": value for label, value in averages.items()}
+            first = {label: x for label, x in averages.items() if not label[0].isdigit()}
+            metrics |= {f"baseline/{label}": x for label, x in first.items()}
         checkpoint = outputs["checkpoint"]
         return StepReport(metrics, checkpoint, lines, failures, cursor, tokens=tokens)
 

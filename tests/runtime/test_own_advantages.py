@@ -1,0 +1,54 @@
+"""Runs with advantages of a recipe's own: they learn, and go on as they were after a kill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plan_recipes import planned, recipe
+from run_support import assert_resumes, metrics, run_new
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
+BRIEF = """
+advantage mine(eps = 1e-6) {
+  total   = sum(reward)
+  right   = where(total >= 1, 1, 0)
+  usual   = mean(length, over = group, weight = right)
+  excess  = clip((length - usual) / max(usual, 1), -1, 1)
+  paid    = total - 0.2 * mean(right, over = group) * right * excess
+  centred = paid - mean(paid, over = others)
+  episode = centred / (std(paid, over = batch) + eps)
+}
+"""
+AVERAGES = """
+advantage mine() {
+  total   = sum(reward)
+  spread  = running(total * total, 0.8) - running(total, 0.8) * running(total, 0.8)
+  episode = (total - running(total, 0.8)) / sqrt(max(spread, 0.01))
+}
+"""
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_it_learns(tmp_path: Path, seed: int) -> None:
+    plan = planned(
+        recipe("quickstart") + BRIEF, "main.advantage=mine()", "main.steps=12", seed=seed
+    )
+    run_new(tmp_path / "run", plan)
+    rewards = [row["reward/mean"] for row in metrics(tmp_path / "run", "main")]
+    assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.1
+
+
+@pytest.mark.parametrize("overlap", ["synchronous()", "asynchronous(max_staleness = 2)"])
+def test_its_moving_averages_go_on_as_they_were(tmp_path: Path, overlap: str) -> None:
+    plan = planned(
+        recipe("quickstart") + AVERAGES,
+        "main.advantage=mine()",
+        "main.batch=groups(4, group_size = 2)",
+        "main.steps=5",
+        f"main.overlap={overlap}",
+    )
+    assert_resumes(plan, ("main", 3), tmp_path / "run")
+    first, *_, last = metrics(tmp_path / "run", "main")
+    assert 0 < first["baseline/guess"] != last["baseline/guess"]
