@@ -46,6 +46,7 @@ def test_its_moving_averages_go_on_as_they_were(tmp_path: Path, overlap: str) ->
         recipe("quickstart") + AVERAGES,
         "main.advantage=mine()",
         "main.batch=groups(4, group_size = 2)",
+        "main.loss=ppo()",
         "main.steps=5",
         f"main.overlap={overlap}",
     )
