@@ -277,6 +277,8 @@ DECLARATIONS = {
             ADVANTAGE_FIELDS,
             value="advantage",
             open=True,
+            example="advantage tried {\n  total   = sum(reward)\n"
+            "  episode = total - mean(total, over = others)\n}",
         ),
         Declaration(
             "loss",

@@ -287,7 +287,9 @@ class Declaration:
         """Return how a declaration of that name is written."""
         if self.form is not None:
             return self.form
-        return f"{self.kind} {name} {{ … }}" if self.value is None else f"{self.kind} {name} = …"
+        block, value = f"{self.kind} {name} {{ … }}", f"{self.kind} {name} = …"
+        either = f"{value} or {block}" if self.open else value
+        return block if self.value is None else either
 
 
 @frozen
