@@ -31,7 +31,7 @@ def test_a_preset_shows_its_parameters_and_what_it_expands_to(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = printed(capsys, "rebn()")
-    assert "G_t = r_t + 0.9 G_(t+1)" in text
+    assert "togo_t = r_t + 0.9 togo_(t+1)" in text
     assert "gamma      float  0.9" in text
     assert "gem.rebn" in text.partition("see also")[2]
 

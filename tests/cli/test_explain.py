@@ -18,7 +18,7 @@ QUICKSTART = str(RECIPES / "quickstart.rl")
 def test_the_plan_and_its_price_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", SUDOKU, "--full"]) == 0
     text = capsys.readouterr().out
-    assert "G_t = r_t + 0.9 G_(t+1)" in text
+    assert "togo_t = r_t + 0.9 togo_(t+1)" in text
     assert "TINKER_API_KEY" in text
     assert "\x1b" not in text
 
