@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rlc.algo.rewards import *
     from rlc.algo.schedules import *
     from rlc.algo.scheme import *
+    from rlc.algo.shaping import *
     from rlc.algo.texts import *
 else:
     from rlc.doors import door
@@ -43,14 +44,14 @@ else:
         expressions.build: Builder validate
         expressions.evaluate: batch_values changed_share
         expressions.formula: derivative_formula formula
-        expressions.interpret: shaped_reward
+        expressions.interpret: require_inputs shaped_reward
         expressions.known: Candidate KnownLoss known_loss
-        expressions.reader: ExpressionReader
+        expressions.reader: ExpressionReader OVER
         expressions.program: ExpressionError Kind NUMBER Program Shape
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
-        expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE after_batch
-            differentiable functions_of is_reward needs_batch reads_trainer
+        expressions.vocabulary: INPUTS Input OPERATIONS Operation SHARE after_batch compares
+            differentiable differs_in_group functions_of is_reward needs_batch reads_trainer
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         losses: LOSSES PAIRWISE builtin_loss_and_grad divergence kto
         rewards: outweighing pass_at_k reduce_rewards reward_shape
@@ -58,6 +59,7 @@ else:
         scheme: AdvantageScheme AdvantageStep Baseline CONDITIONS Clip Returns RunningBaseline Scale
             WeightedSum divides_by_mean has_running keeps_single no_advantage reads running_decays
             scheme_of scheme_of_returns scope_of statistics with_step
+        shaping: shaped_rewards
         texts: FormulaText formula_texts
         """,
     )

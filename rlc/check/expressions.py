@@ -10,6 +10,7 @@ from rlc.algo import (
     INPUTS,
     NUMBER,
     OPERATIONS,
+    OVER,
     SHARE,
     ExpressionError,
     ExpressionReader,
@@ -20,6 +21,7 @@ from rlc.algo import (
     Shape,
     UndefinedPart,
     differentiable,
+    differs_in_group,
     direction,
     functions_of,
     is_reward,
@@ -524,9 +526,10 @@ def shaped_reward(expr: Expr, evaluator: EvaluatorLike) -> Value | None:
     """Return the program of a shaped reward, or None after a report."""
     scope, found = evaluator.scope, evaluator.found
     others = (name for name, decl in scope.decls.items() if decl.kind.id not in _NAMING)
-    declared = {*others, *scope.unread}
-    names = dict.fromkeys(name.id for name in _names(expr))
-    components = [n for n in names if n not in {*_INPUTS, *functions_of("reward"), *declared}]
+    # What is a statistic where it is called may be a component where it is not.
+    called = {word for word, operation in functions_of("reward").items() if not operation.over}
+    known = {*_INPUTS, *called, *others, *scope.unread}
+    components = [n for n in dict.fromkeys(n.id for n in _names(expr)) if n not in known]
     reader = RecipeReader(evaluator, "reward", components)
     node = reader.node(expr)
     if node is None:
@@ -536,14 +539,18 @@ def shaped_reward(expr: Expr, evaluator: EvaluatorLike) -> Value | None:
     except ExpressionError as error:
         found.error("RL0643", expr.span, str(error), error.hint)
         return None
-    known = len(found)
+    before = len(found)
     for undefined in ranges(program).undefined:
         report_undefined(undefined, reader, expr.span, found)
     if not program.inputs:
         message = "this reward is the same for every episode"
         advice = "`total` is the reward so far: for example `total - 0.001 * tokens`"
         found.error("RL0681", expr.span, message, advice)
-    failed = any(item.severity == "error" for item in found[known:])
+    elif not differs_in_group(program):
+        message = "this reward is the same for all members of a group"
+        advice = "add what each has of its own, for example `total - …`"
+        found.warning("RL0681", expr.span, message, advice)
+    failed = any(item.severity == "error" for item in found[before:])
     return None if failed else Value("expression", program, expr.span, expr.span)
 
 
@@ -588,7 +595,8 @@ def _names(node: Any) -> Iterator[Name]:
         yield node
     elif isinstance(node, Call):
         for argument in node.args:
-            yield from _names(argument.value)
+            if argument.name is None or argument.name.id != OVER:
+                yield from _names(argument.value)
     elif isinstance(node, Node) and has(type(node)):
         for part in fields(type(node)):
             yield from _names(getattr(node, part.name))

@@ -13,7 +13,8 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 from lsprotocol import types
 
-from rlc.algo import INPUTS, OPERATIONS, Operation
+from rlc.algo import INPUTS, Operation, functions_of
+from rlc.algo import Kind as ExpressionKind
 from rlc.catalog import (
     DECLARATIONS,
     EXPECT,
@@ -249,13 +250,14 @@ class _Completion:
 
     def _expression(self, start: int) -> Items:
         yield from self._local(start)
-        is_loss = self.cursor.decl is not None and self.cursor.decl.kind.id == "loss"
-        for each in INPUTS["loss" if is_loss else "reward"].values():
+        within = "" if self.cursor.decl is None else self.cursor.decl.kind.id
+        reward: ExpressionKind = "reward"
+        kind = next((kind for kind in INPUTS if kind == within), reward)
+        for each in INPUTS[kind].values():
             yield self._item(each.name, start, Kind.Variable, detail=each.doc)
-        for operation in OPERATIONS.values():
-            if operation.usage.startswith(operation.name):
-                insert = f"{operation.name}($0)"
-                yield self._item(operation.name, start, Kind.Function, insert, detail=operation.doc)
+        for word, operation in functions_of(kind).items():
+            insert = f"{word}($0, over = group)" if operation.over else f"{word}($0)"
+            yield self._item(word, start, Kind.Function, insert, detail=operation.doc)
 
     def _behind_point(self) -> Items:
         head, *inner = self.typed.split(".")
