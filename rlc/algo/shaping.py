@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rlc.algo.advantages import Evaluation
+from rlc.algo.advantages import BatchEvaluation
 from rlc.algo.episodes import Episodes, Floats
 from rlc.algo.expressions.interpret import finite_reward, require_inputs
 from rlc.algo.expressions.program import Program
 
 
-class _GroupEvaluation(Evaluation):
+class _GroupEvaluation(BatchEvaluation):
     """Computes programs on the members of one group, from what each reads."""
 
     def __init__(self, read: Sequence[Mapping[str, float]], roles: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlc.algo import (
@@ -21,7 +21,6 @@ from rlc.algo import (
     Shape,
     UndefinedPart,
     differentiable,
-    differs_in_group,
     direction,
     functions_of,
     is_reward,
@@ -30,13 +29,8 @@ from rlc.algo import (
     scheme_of,
 )
 from rlc.catalog import (
-    FORMAT,
     Param,
-    finds_answers,
-    grader_traits,
-    judges_of,
     known_loss,
-    with_role,
 )
 from rlc.check.scalars import NUMBERS, WORD, describe
 from rlc.check.scope import closest, known_values, rename
@@ -58,7 +52,7 @@ from rlc.lang import (
     Span,
     replace,
 )
-from rlc.plan import RECOGNISED, EnvPlan, LossPlan
+from rlc.plan import RECOGNISED, LossPlan
 from rlc.records import evolve, fields, has
 
 if TYPE_CHECKING:
@@ -529,7 +523,7 @@ def shaped_reward(expr: Expr, evaluator: EvaluatorLike) -> Value | None:
     # What is a statistic where it is called may be a component where it is not.
     called = {word for word, operation in functions_of("reward").items() if not operation.over}
     known = {*_INPUTS, *called, *others, *scope.unread}
-    components = [n for n in dict.fromkeys(n.id for n in _names(expr)) if n not in known]
+    components = [n for n in dict.fromkeys(n.id for n in names_in(expr)) if n not in known]
     reader = RecipeReader(evaluator, "reward", components)
     node = reader.node(expr)
     if node is None:
@@ -546,57 +540,18 @@ def shaped_reward(expr: Expr, evaluator: EvaluatorLike) -> Value | None:
         message = "this reward is the same for every episode"
         advice = "`total` is the reward so far: for example `total - 0.001 * tokens`"
         found.error("RL0681", expr.span, message, advice)
-    elif not differs_in_group(program):
-        message = "this reward is the same for all members of a group"
-        advice = "add what each has of its own, for example `total - …`"
-        found.warning("RL0681", expr.span, message, advice)
     failed = any(item.severity == "error" for item in found[before:])
     return None if failed else Value("expression", program, expr.span, expr.span)
 
 
-def report_components(
-    expr: Expr, program: Program, envs: Iterable[EnvPlan], found: Diagnostics
-) -> bool:
-    """Report components that an environment does not have; return whether it may have all of them.
-    Where its components are not known, what is nearly the name of something else is likely that."""
-    spans = {name.id: name.span for name in _names(expr)}
-    components = [name for name in program.inputs if name not in _INPUTS]
-    for env in envs if components else ():
-        known = _components(env)
-        names = [*_INPUTS, *(known or ())]
-        for name in components:
-            span = spans.get(name, expr.span)
-            advice, fix = known_values(names, name), rename(span, name, names)
-            if known is not None and name not in known:
-                message = f"the reward of `{env.name}` has no component `{name}`"
-                found.error("RL0680", span, message, advice, fix=fix)
-                return False
-            if known is None and fix is not None:
-                message = f"`{name}` is taken for a component of the reward of `{env.name}`"
-                found.warning("RL0682", span, message, advice, fix=evolve(fix, safe=False))
-    return True
-
-
-def _components(env: EnvPlan) -> tuple[str, ...] | None:
-    """Return the components of an environment's reward; None if only a run can tell."""
-    if not env.graders or with_role(env, "game") is not None:
-        return None
-    names = [part.name for part in env.graders] + [FORMAT] * finds_answers(env)
-    (first, *others) = env.graders
-    if not others and grader_traits(first.grader).code:
-        if not first.args["weights"]:
-            return None  # a function returns a number, or several by names of its own
-        names = [*first.args["weights"]]
-    return (*names, *(judge.name for _, _, judge in judges_of(env)))
-
-
-def _names(node: Any) -> Iterator[Name]:
+def names_in(node: Any) -> Iterator[Name]:
+    """Yield the names in an expression that stand for values."""
     if isinstance(node, Name):
         yield node
     elif isinstance(node, Call):
         for argument in node.args:
             if argument.name is None or argument.name.id != OVER:
-                yield from _names(argument.value)
+                yield from names_in(argument.value)
     elif isinstance(node, Node) and has(type(node)):
         for part in fields(type(node)):
-            yield from _names(getattr(node, part.name))
+            yield from names_in(getattr(node, part.name))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from rlc.algo import AlgorithmError, Program, compares, scope_of
+from rlc.algo import AlgorithmError, Program, compares, differs_in_group, scope_of
 from rlc.catalog import (
     FORMAT,
     FORMAT_COEF,
@@ -165,6 +165,9 @@ def _what_is_earned_is_paid(view: StageView, env: EnvPlan) -> None:
     if shape.constant:
         message = "this reward is the same for every episode"
         view.error("RL0681", path, message, "equal rewards teach nothing")
+    elif shaped is not None and not differs_in_group(shaped):
+        message = "this reward is the same for all members of a group"
+        view.warning("RL0681", path, message, "add what each has of its own, such as its `total`")
     elif shape.falls:
         message = f"the more an episode of `{env.name}` earns, the less it is paid"
         view.warning("RL0683", path, message, "turn the sign around")
