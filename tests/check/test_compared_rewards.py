@@ -188,13 +188,14 @@ def test_who_has_no_group_is_told_so() -> None:
     turns = found(BY_PASS_RATE, batch="turns(64)")
     assert turns == [("RL0308", f"`turns()` plays every task once, and has {nothing}")]
 
-    def evaluated(samples: int, metric: str) -> list[tuple[str, str]]:
+    def evaluated(samples: int, metric: str) -> list[str]:
         text = EVAL.replace("{samples}", str(samples)).replace("{metric}", metric)
-        return found(BY_PASS_RATE, more=text)
+        items = found(BY_PASS_RATE, more=text)
+        return [message for code, message in items if code == "RL0308"]
 
-    assert evaluated(8, "mean_reward") == evaluated(1, "pass_at(1)") == []
-    assert evaluated(1, "mean_reward") == [
-        ("RL0308", f"an evaluation with one sample of a task has {nothing}")
+    assert evaluated(8, "mean_reward()") == evaluated(1, "pass_at(1)") == []
+    assert evaluated(1, "mean_reward()") == [
+        f"an evaluation with one sample of a task has {nothing}"
     ]
 
 
