@@ -187,6 +187,9 @@ def test_who_has_no_group_is_told_so() -> None:
     assert alone == [("RL0308", f"a group of 1 has {nothing}")]
     turns = found(BY_PASS_RATE, batch="turns(64)")
     assert turns == [("RL0308", f"`turns()` plays every task once, and has {nothing}")]
+    data = "sft warm { model = policy  data = demonstrations(sums, n = 4)  batch = 2  steps = 2 }"
+    shown = [message for code, message in found(BY_PASS_RATE, more=data) if code == "RL0308"]
+    assert shown == [f"what is played for `data`, once for each task, has {nothing}"]
 
     def evaluated(samples: int, metric: str) -> list[str]:
         text = EVAL.replace("{samples}", str(samples)).replace("{metric}", metric)

@@ -196,6 +196,9 @@ def _rewards_have_peers(view: StageView, env: EnvPlan) -> None:
     elif getattr(batch, "kind", "") == "turns":
         what, place = "`turns()` plays every task once, and has", "batch"
         advice = "use `groups(16, group_size = 8)`, or a reward that compares with nothing"
+    elif "data" in view.parts:
+        what, place = "what is played for `data`, once for each task, has", "data"
+        advice = "take an environment whose reward compares with nothing"
     message = f"{what} nothing to compare with: a mean of the group is the value itself"
     view.warning("RL0308", path, message, advice, Label(view.at(place), "each task once"))
 
