@@ -152,7 +152,7 @@ def test_what_is_wrong_is_said_with_what_to_write(
 ) -> None:
     plan, (item, *_) = check(f" |> reward({reward})")
     assert plan is None
-    assert (item.code, item.message, item.span.text) == (code, message, place)
+    assert (item.code, item.message, item.span and item.span.text) == (code, message, place)
     assert help in (item.help or "")
 
 
@@ -179,6 +179,15 @@ def test_what_is_earned_is_paid_in_a_group_too(reward: str, finding: tuple[str, 
     ((code, message),) = found(reward)
     assert code == finding[0]
     assert message.startswith(finding[1])
+
+
+def test_a_range_that_holds_0_is_no_divisor() -> None:
+    ((code, message),) = found(
+        "total - (tokens - min(tokens, over = group)) / (4 - min(tokens, over = group))"
+    )
+    assert code == "RL0657"
+    assert message.endswith("can be undefined: it is a division by what can be 0")
+    assert found("total - tokens / max(tokens + 1, over = group)") == []
 
 
 def test_who_has_no_group_is_told_so() -> None:
