@@ -1,10 +1,10 @@
 """The mathematics of post-training: pure functions on float64 arrays.
 
 Read ``scheme`` first: what an advantage scheme is. ``advantages`` applies one to ``episodes``
-(columns of rewards to returns, then statistics over scopes). ``expressions`` is the language of
-formulas: those of a recipe, and those that come with rlc (``texts``). ``served`` has the losses of
-the service, ``losses`` those of preferences.
-``aggregate`` has the weights of tokens, ``schedules`` the learning rates.
+(columns of rewards to returns, then statistics over scopes); ``shaping`` has rewards that compare
+the episodes of a group. ``expressions`` is the language of formulas: those of a recipe, and those
+that come with rlc (``texts``). ``served`` has the losses of the service, ``preferences`` those over
+preferences. ``aggregate`` has the weights of tokens, ``schedules`` the learning rates.
 """
 
 TYPE_CHECKING = False
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rlc.algo.schedules import *
     from rlc.algo.scheme import *
     from rlc.algo.served import *
+    from rlc.algo.shaping import *
     from rlc.algo.texts import *
 else:
     from rlc.doors import door
@@ -50,14 +51,14 @@ else:
         expressions.evaluate: batch_values changed_share preference_loss_and_grad
         expressions.formula: derivative_formula formula
         expressions.inputs: Input
-        expressions.interpret: shaped_reward
+        expressions.interpret: require_inputs shaped_reward
         expressions.known: Candidate KnownLoss known_loss known_preference
-        expressions.reader: ExpressionReader
+        expressions.reader: ExpressionReader OVER
         expressions.program: ExpressionError INPUT Kind NUMBER Program Shape
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
-        expressions.vocabulary: INPUTS OPERATIONS Operation SHARE after_batch differentiable
-            functions_of is_reward needs_batch reads_trainer trained
+        expressions.vocabulary: INPUTS OPERATIONS Operation SHARE after_batch compares
+            differentiable differs_in_group functions_of is_reward needs_batch reads_trainer trained
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         order: draw sampled_examples
         preferences: preference_candidates preference_derivatives preference_formula
@@ -68,6 +69,7 @@ else:
             WeightedSum divides_by_mean has_running keeps_single no_advantage reads running_decays
             scheme_of scheme_of_returns scope_of statistics with_step
         served: LOSSES RATIO_MASK SAMPLED ServedLoss builtin_loss_and_grad
+        shaping: shaped_rewards
         texts: FormulaText formula_texts
         """,
     )

@@ -34,7 +34,7 @@ from rlc.algo.scheme import AdvantageScheme, scope_of
 from rlc.algo.scopes import Scopes, count, extremes, mean, quantile, rank, rms, std, total
 
 _Array: TypeAlias = Any  # of a node, by its shape: (), (R,), (N,), (R, K) or (N, K)
-_OVERFLOW = "the rewards are so large that their returns or advantages overflow"
+_OVERFLOW = "the rewards are so large that what is computed of them overflows"
 _BY_TURN: tuple[Shape, ...] = ("turn", "turn_component")
 _BY_COMPONENT: tuple[Shape, ...] = ("component", "turn_component")
 
@@ -52,8 +52,8 @@ def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantage
     with np.errstate(all="ignore"):  # what overflows is refused
         kept_R = np.ones(len(turns_R), bool)
         if scheme.keep is not None:
-            kept_R = _Evaluation(episodes).by_episode(scheme.keep) != 0
-        left = _Evaluation(episodes if kept_R.all() else episodes.select(kept_R))
+            kept_R = BatchEvaluation(episodes).by_episode(scheme.keep) != 0
+        left = BatchEvaluation(episodes if kept_R.all() else episodes.select(kept_R))
         if scheme.require is not None:
             _require(scheme, left)
         value = left.value(scheme.result)
@@ -65,7 +65,7 @@ def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantage
     return Advantages(advantages_N, kept_R, turns_R, left.observed)
 
 
-def _require(scheme: AdvantageScheme, left: _Evaluation) -> None:
+def _require(scheme: AdvantageScheme, left: BatchEvaluation) -> None:
     assert scheme.require is not None
     wrong_R = left.by_episode(scheme.require) == 0
     if not wrong_R.any():
@@ -80,7 +80,7 @@ def _require(scheme: AdvantageScheme, left: _Evaluation) -> None:
     raise AlgorithmError(f"{place} has no advantage: `{scheme.name}` requires {text} not to be 0")
 
 
-class _Evaluation:
+class BatchEvaluation:
     """Computes programs on a batch. ``observed`` has what each moving average is of, by the
     position of its node: a value for each episode or turn."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlc.algo import (
     INPUTS,
     NUMBER,
     OPERATIONS,
+    OVER,
     SHARE,
     ExpressionError,
     ExpressionReader,
@@ -26,12 +27,7 @@ from rlc.algo import (
 )
 from rlc.catalog import (
     EXPRESSION_KINDS,
-    FORMAT,
     Param,
-    finds_answers,
-    grader_traits,
-    judges_of,
-    with_role,
 )
 from rlc.check.scalars import NUMBERS, WORD, describe
 from rlc.check.scope import closest, known_values, rename
@@ -51,8 +47,7 @@ from rlc.lang import (
     Span,
     replace,
 )
-from rlc.plan import EnvPlan
-from rlc.records import evolve, fields, has
+from rlc.records import fields, has
 
 if TYPE_CHECKING:
     from rlc.check.scalars import EvaluatorLike
@@ -375,9 +370,10 @@ def shaped_reward(expr: Expr, evaluator: EvaluatorLike) -> Value | None:
     """Return the program of a shaped reward, or None after a report."""
     scope, found = evaluator.scope, evaluator.found
     others = (name for name, decl in scope.decls.items() if decl.kind.id not in _NAMING)
-    declared = {*others, *scope.unread}
-    names = dict.fromkeys(name.id for name in _names(expr))
-    components = [n for n in names if n not in {*_INPUTS, *functions_of("reward"), *declared}]
+    # What is a statistic where it is called may be a component where it is not.
+    called = {word for word, operation in functions_of("reward").items() if not operation.over}
+    known = {*_INPUTS, *called, *others, *scope.unread}
+    components = [n for n in dict.fromkeys(n.id for n in names_in(expr)) if n not in known]
     reader = RecipeReader(evaluator, "reward", components)
     node = reader.node(expr)
     if node is None:
@@ -387,59 +383,25 @@ def shaped_reward(expr: Expr, evaluator: EvaluatorLike) -> Value | None:
     except ExpressionError as error:
         found.error("RL0643", expr.span, str(error), error.hint)
         return None
-    known = len(found)
+    before = len(found)
     for undefined in ranges(program).undefined:
         report_undefined(undefined, reader, expr.span, found)
     if not program.inputs:
         message = "this reward is the same for every episode"
         advice = "`total` is the reward so far: for example `total - 0.001 * tokens`"
         found.error("RL0681", expr.span, message, advice)
-    failed = any(item.severity == "error" for item in found[known:])
+    failed = any(item.severity == "error" for item in found[before:])
     return None if failed else Value("expression", program, expr.span, expr.span)
 
 
-def report_components(
-    expr: Expr, program: Program, envs: Iterable[EnvPlan], found: Diagnostics
-) -> bool:
-    """Report components that an environment does not have; return whether it may have all of them.
-    Where its components are not known, what is nearly the name of something else is likely that."""
-    spans = {name.id: name.span for name in _names(expr)}
-    components = [name for name in program.inputs if name not in _INPUTS]
-    for env in envs if components else ():
-        known = _components(env)
-        names = [*_INPUTS, *(known or ())]
-        for name in components:
-            span = spans.get(name, expr.span)
-            advice, fix = known_values(names, name), rename(span, name, names)
-            if known is not None and name not in known:
-                message = f"the reward of `{env.name}` has no component `{name}`"
-                found.error("RL0680", span, message, advice, fix=fix)
-                return False
-            if known is None and fix is not None:
-                message = f"`{name}` is taken for a component of the reward of `{env.name}`"
-                found.warning("RL0682", span, message, advice, fix=evolve(fix, safe=False))
-    return True
-
-
-def _components(env: EnvPlan) -> tuple[str, ...] | None:
-    """Return the components of an environment's reward; None if only a run can tell."""
-    if not env.graders or with_role(env, "game") is not None:
-        return None
-    names = [part.name for part in env.graders] + [FORMAT] * finds_answers(env)
-    (first, *others) = env.graders
-    if not others and grader_traits(first.grader).code:
-        if not first.args["weights"]:
-            return None  # a function returns a number, or several by names of its own
-        names = [*first.args["weights"]]
-    return (*names, *(judge.name for _, _, judge in judges_of(env)))
-
-
-def _names(node: Any) -> Iterator[Name]:
+def names_in(node: Any) -> Iterator[Name]:
+    """Yield the names in an expression that stand for values."""
     if isinstance(node, Name):
         yield node
     elif isinstance(node, Call):
         for argument in node.args:
-            yield from _names(argument.value)
+            if argument.name is None or argument.name.id != OVER:
+                yield from names_in(argument.value)
     elif isinstance(node, Node) and has(type(node)):
         for part in fields(type(node)):
-            yield from _names(getattr(node, part.name))
+            yield from names_in(getattr(node, part.name))

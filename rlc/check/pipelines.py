@@ -4,12 +4,26 @@ together."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog import AS_THEY_COME, KINDS, UNDECIDED, Param, find_builtin, how_to_make, retry_then
+from rlc.catalog import (
+    AS_THEY_COME,
+    FORMAT,
+    KINDS,
+    UNDECIDED,
+    Param,
+    find_builtin,
+    finds_answers,
+    grader_traits,
+    how_to_make,
+    judges_of,
+    retry_then,
+    with_role,
+)
 from rlc.check.scalars import LARGEST, describe
+from rlc.check.scope import known_values, rename
 from rlc.check.values import UnknownValue, Value, said, settle, unwrap
 from rlc.lang import Binary, Call, Diagnostics, Expr, Label, Name, Number, RecordExpr
 from rlc.plan import EnvPlan, JudgingPlan, PlayPlan, RewardPlan, RolloutsPlan
@@ -17,7 +31,7 @@ from rlc.plan.leaves import children_of
 from rlc.records import evolve
 
 if TYPE_CHECKING:
-    from rlc.algo import AdvantageScheme
+    from rlc.algo import AdvantageScheme, Program
     from rlc.check.scalars import EvaluatorLike
 
 Mixture = tuple[EnvPlan, ...]
@@ -209,13 +223,53 @@ def _with_setting(
             evaluator.found.error("RL0305", expr.right.span, message, "keep one of them", label)
             return None
     if name == "reward" and (program := unwrap(stage.data.shaped)) is not None:
-        from rlc.check.expressions import report_components
-
         parts = map(settle, head.data)
-        if not report_components(expr.right, program, parts, evaluator.found):
+        if not _report_components(expr.right, program, parts, evaluator.found):
             return None
     envs = tuple(evolve(env, **{name: stage}) for env in head.data)
     return evolve(head, data=envs, span=expr.span)
+
+
+def _report_components(
+    expr: Expr, program: Program, envs: Iterable[EnvPlan], found: Diagnostics
+) -> bool:
+    """Report components that an environment does not have; return whether it may have all of them.
+    Where its components are not known, what is nearly the name of something else is likely that."""
+    from rlc.algo import INPUTS, functions_of
+    from rlc.check.expressions import names_in  # most recipes shape no reward
+
+    inputs, functions = INPUTS["reward"], functions_of("reward")
+    spans = {name.id: name.span for name in names_in(expr)}
+    components = [name for name in program.inputs if name not in inputs]
+    for env in envs if components else ():
+        known = _components(env)
+        names = [*inputs, *(known or ())]
+        for name in components:
+            span = spans.get(name, expr.span)
+            advice, fix = known_values(names, name), rename(span, name, names)
+            if known is not None and name not in known:
+                message = f"the reward of `{env.name}` has no component `{name}`"
+                if name in functions:
+                    advice = f"the function needs its arguments: `{functions[name].usage}`"
+                found.error("RL0680", span, message, advice, fix=fix)
+                return False
+            if known is None and fix is not None:
+                message = f"`{name}` is taken for a component of the reward of `{env.name}`"
+                found.warning("RL0682", span, message, advice, fix=evolve(fix, safe=False))
+    return True
+
+
+def _components(env: EnvPlan) -> tuple[str, ...] | None:
+    """Return the components of an environment's reward; None if only a run can tell."""
+    if not env.graders or with_role(env, "game") is not None:
+        return None
+    names = [part.name for part in env.graders] + [FORMAT] * finds_answers(env)
+    (first, *others) = env.graders
+    if not others and grader_traits(first.grader).code:
+        if not first.args["weights"]:
+            return None  # a function returns a number, or several by names of its own
+        names = [*first.args["weights"]]
+    return (*names, *(judge.name for _, _, judge in judges_of(env)))
 
 
 def _may_follow(evaluator: EvaluatorLike, head: Value, stage: Value, expr: Expr) -> bool:

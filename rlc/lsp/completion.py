@@ -254,8 +254,9 @@ class _Completion:
         kind = EXPRESSION_KINDS.get(decl.kind.id, "reward") if decl is not None else "reward"
         for each in INPUTS[kind].values():
             yield self._item(each.name, start, Kind.Variable, detail=each.doc)
-        for name, operation in functions_of(kind).items():
-            yield self._item(name, start, Kind.Function, f"{name}($0)", detail=operation.doc)
+        for word, operation in functions_of(kind).items():
+            insert = f"{word}($0, over = group)" if operation.over else f"{word}($0)"
+            yield self._item(word, start, Kind.Function, insert, detail=operation.doc)
 
     def _behind_point(self) -> Items:
         head, *inner = self.typed.split(".")

@@ -265,6 +265,8 @@ def _converter() -> Any:
     program = make_dict_structure_fn(Program, converter, _cattrs_forbid_extra_keys=True)
 
     def valid(data: Any, cls: type) -> Program:
+        if isinstance(data, Mapping) and data.get("kind") == "reward":
+            data = {**data, "shape": "episode"}  # in an older plan it is a number
         loaded: Program = program(data, cls)
         validate(loaded)
         return loaded

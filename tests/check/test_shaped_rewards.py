@@ -26,7 +26,7 @@ from rlc.plan.records import Plan
 from rlc.plan.stages import Rollouts, Training
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Turn
-from rlc.runtime.rollouts.player import ShapedRewardError, episode_credit, raw_reward
+from rlc.runtime.rollouts.credit import ShapedRewardError, episode_credit, raw_reward
 
 EVAL = (
     "eval heldout { model = main  env = hints  tasks = 4  samples = 2  metrics = [pass_at(1)] }\n"

@@ -88,6 +88,9 @@ def test_fields_that_are_not_there_yet_come_with_those_needed_first() -> None:
         ("param x: int(¦", {"low", "below"}, set()),
         ("loss mine(tau = 1.0) { a = 2 * tau  token = ¦", {"a", "tau", "adv", "exp"}, {"token"}),
         ("preference_loss mine(b = 0.1) { a = b * ¦", {"b", "chosen", "softplus"}, {"adv", "a"}),
+        ("advantage a { episode = ¦", {"reward", "mean", "running"}, {"total", "logp", "stop"}),
+        ("env e = spell |> reward(¦", {"total", "mean", "rank", "reduce"}, {"logp", "running"}),
+        ("env e = spell |> reward(total - mean(¦", {"tokens", "where"}, {"adv", "batch_mean"}),
         ("sweep s { of = main  over = { ¦", {"rate", "policy"}, set()),
         ("sweep s { of = main  over = { policy.¦", {"lora_rank"}, set()),
         ("expect ¦", {"job"}, set()),
@@ -129,6 +132,11 @@ def test_snippets_put_the_cursor_where_one_goes_on() -> None:
     assert isinstance(plain.text_edit, types.TextEdit)
     assert plain.text_edit.new_text == "ppo()"
     assert "clip" in str(resolved(plain).documentation)
+    (rank,) = (
+        i for i in proposals("env e = spell |> reward(ran¦", snippets=True) if i.label == "rank"
+    )
+    assert isinstance(rank.text_edit, types.TextEdit)
+    assert rank.text_edit.new_text == "rank($0, over = group)"
 
 
 def test_files_are_proposed_where_one_is_named(tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ SCENARIOS: dict[str, str] = {
     "streamed, waiting": train(
         **SMALL
         | {
+            "env": "guess |> reward(total - 0.01 * rank(tokens, over = group))",
             "batch": "groups(4, group_size = 2, updates = 2, resample = 3)",
             "kl": 'reference("tiny", coef = 0.1)',
             "overlap": "streamed(minibatches = 3)",

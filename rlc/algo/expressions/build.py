@@ -29,6 +29,7 @@ from rlc.algo.expressions.program import (
     Shape,
 )
 from rlc.algo.expressions.vocabulary import (
+    COMPARING,
     COMPONENTS,
     DISCOUNTED,
     INPUTS,
@@ -37,6 +38,7 @@ from rlc.algo.expressions.vocabulary import (
     PART,
     RATIO,
     RUNNING,
+    SCOPES,
     SHARE,
     TURNS,
     Operation,
@@ -76,6 +78,14 @@ _NARROWER = (
     "`sum(…)` or `last(…)` makes one value of those of the turns, with `over = components` one of "
     "those of the components"
 )
+_GROUP_ALONE = (
+    "a reward is computed once its group is over: compare with more in an `advantage` of your own"
+)
+_NOT_IN_REWARDS: Mapping[str | None, str] = {  # what to write instead
+    TURNS: "`total` is one value for all turns already",
+    COMPONENTS: "write out what is made of the components, by their names",
+    **dict.fromkeys(SCOPES, _GROUP_ALONE),
+}
 _OF_ALL = ("rank over", "quantile over")  # never of the others in a scope
 _CONSTANTS = ("ddof", "q", "decay")  # parameters that take a number which the recipe says
 
@@ -288,7 +298,7 @@ class Builder:
                     raise ExpressionError(message, op, position, expected)
             elif operation.reduces or operation.batch:
                 self._require_reducible(operation, position, self._shapes[arg])
-        if self._kind == "advantage":
+        if self._kind in COMPARING:
             self._require_values(op, args[0], over)
         elif self._kind == "preference" and widest(self._shapes[arg] for arg in args) is None:
             shown = " and ".join(dict.fromkeys(_SHAPES[self._shapes[arg]] for arg in args))
@@ -324,12 +334,14 @@ class Builder:
     def _require_values(self, op: str, arg: int, over: str | None) -> None:
         """Raise ExpressionError if an operation cannot be taken over what it is, or of that."""
         operation, shape = OPERATIONS[op], self._shapes[arg]
-        if (others_of(over) or over or "") not in (operation.over or ("",)) or (
+        scopes = operation.taken_over(self._kind)
+        if (others_of(over) or over or "") not in (scopes or ("",)) or (
             others_of(over) is not None and operation.name in _OF_ALL
         ):
-            known = ", ".join(operation.over) or "nothing"
+            known = ", ".join(scopes) or "nothing"
             message = f"`{operation.word}` is taken over {known}, not over {over}"
-            raise ExpressionError(message, op, None, known, str(over))
+            hint = _NOT_IN_REWARDS.get(over) if self._kind == "reward" else None
+            raise ExpressionError(message, op, None, known, str(over), hint)
         takes = _TAKES.get(over or op)
         if takes is None and over is not None:
             takes = _MEMBERS

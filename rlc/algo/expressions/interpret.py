@@ -73,16 +73,26 @@ def evaluator(
 
 
 def shaped_reward(program: Program, inputs: Mapping[str, float]) -> float:
-    """Return the reward that a program makes of an episode.
+    """Return the reward that a program makes of an episode, which it compares with no other.
 
     Raise AlgorithmError if a component that it reads is missing, or the result is not finite.
     """
+    read = require_inputs(program, inputs)
+    return finite_reward(float(evaluate(program, read)), read)
+
+
+def require_inputs(program: Program, inputs: Mapping[str, float]) -> dict[str, float]:
+    """Return what a reward reads of an episode. Raise AlgorithmError if a component is missing."""
     for name in program.inputs:
         if name not in inputs:
             known = ", ".join(sorted(inputs))
             raise AlgorithmError(f"the reward reads `{name}`, and the episode has {known}")
-    result = float(evaluate(program, inputs))
-    if not math.isfinite(result):
-        read = ", ".join(f"{name} = {inputs[name]:g}" for name in program.inputs)
-        raise AlgorithmError(f"the shaped reward is {result} where {read}")
-    return result
+    return {name: inputs[name] for name in program.inputs}
+
+
+def finite_reward(reward: float, read: Mapping[str, float]) -> float:
+    """Return a shaped reward. Raise AlgorithmError if it is not finite."""
+    if not math.isfinite(reward):
+        shown = ", ".join(f"{name} = {value:g}" for name, value in read.items())
+        raise AlgorithmError(f"the shaped reward is {reward} where {shown}")
+    return reward

@@ -211,15 +211,17 @@ class ExpressionReader:
             message = f"`{operation.word}` is not taken over anything"
             self.wrong("RL0642", given.name.span, message, f"write `{operation.usage}`")
             return ""
+        scopes = operation.taken_over(self.kind)
         if given is None:
-            if TURNS in operation.over:
+            if TURNS in scopes:
                 return TURNS
             advice = f"write `{operation.usage}`"
             self.wrong("RL0642", call.func.span, f"over what is this `{operation.word}`?", advice)
             return ""
         over = self.scope(given.value)
         if over is None:
-            known = ", ".join(f"`{scope}`" for scope in (*SCOPES, OTHERS, f"{OTHERS}(scope)"))
+            named = [scope for scope in scopes if scope in SCOPES]
+            known = ", ".join(f"`{scope}`" for scope in (*named, OTHERS, f"{OTHERS}(scope)"))
             message = f"`{given.value.span.text}` is no scope"
             self.wrong("RL0643", given.value.span, message, f"scopes are {known}")
             return ""

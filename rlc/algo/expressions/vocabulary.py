@@ -16,6 +16,9 @@ Shapes of an advantage: a value of an ``episode`` is the same in all its turns, 
 belongs to that turn alone, and both may have one for each ``component`` of the reward. A statistic
 is taken ``over`` the turns of an episode or the components, which makes one value of them, or over
 a scope, all of whose members then have it (:mod:`rlc.algo.advantages`).
+
+A reward has one value for each ``episode``. It may be compared with the others of its group, the
+widest scope whose rewards are known when it is computed (:mod:`rlc.algo.shaping`).
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from rlc.records import evolve, frozen
 
 TURNS, COMPONENTS = "turns", "components"  # axes: a statistic over one leaves it out
 SCOPES = ("group", "role", "env", "batch_role", "batch")
+OF_REWARDS = SCOPES[:2]  # scopes that a reward can be compared in
 _WITHOUT: Mapping[str, Mapping[Shape, Shape]] = {
     TURNS: {"turn": "episode", "turn_component": "component"},
     COMPONENTS: {"component": "episode", "turn_component": "turn"},
@@ -91,6 +95,10 @@ class Operation:
         written += ["over = group"] if SCOPES[0] in self.over else []
         written += ["…"] if self.variadic else []
         return f"{self.word}({', '.join(written)})"
+
+    def taken_over(self, kind: Kind) -> tuple[str, ...]:
+        """Return what a statistic can be taken over in a kind of expressions."""
+        return self.over if kind == "advantage" else tuple(s for s in self.over if s in OF_REWARDS)
 
     def shape(self, args: Sequence[Shape], over: str | None = None) -> Shape:
         """Return the shape of the result, from those of the arguments, which go together."""
@@ -179,6 +187,7 @@ _IN_LOSS: tuple[Kind, ...] = ("loss",)
 _IN_PREFERENCE: tuple[Kind, ...] = ("preference",)
 _IN_LOSSES: tuple[Kind, ...] = (*_IN_LOSS, *_IN_PREFERENCE)
 _IN_ADVANTAGE: tuple[Kind, ...] = ("advantage",)
+COMPARING: tuple[Kind, ...] = ("reward", "advantage")  # the kinds that have scopes
 SHARE = "share"  # a parameter that takes a number, the share of the tokens that are chosen
 
 
@@ -194,7 +203,7 @@ def _statistic(
         (*params, *dict(named)),
         doc,
         _of_many,
-        kinds=_IN_ADVANTAGE,
+        kinds=COMPARING if SCOPES[0] in over else _IN_ADVANTAGE,
         over=over,
         named=MappingProxyType(dict(named)),
     )
@@ -378,10 +387,10 @@ INPUTS: MappingProxyType[Kind, MappingProxyType[str, Input]] = MappingProxyType(
             Input("length", "sequence", "how many tokens of the sequence were sampled", "n", low=1),
         ),
         "reward": table(
-            Input("total", "number", "the reward so far", "total"),
-            Input("tokens", "number", "sampled tokens of the episode", "tokens", low=0),
-            Input("turns", "number", "turns of the episode", "turns", low=1),
-            flag("truncated", "number", "1 if the episode was cut off, else 0"),
+            Input("total", "episode", "the reward so far", "total"),
+            Input("tokens", "episode", "sampled tokens of the episode", "tokens", low=0),
+            Input("turns", "episode", "turns of the episode", "turns", low=1),
+            flag("truncated", "episode", "1 if the episode was cut off, else 0"),
         ),
         "advantage": table(
             Input("reward", "turn", "the reward of the turn", "r_t"),
@@ -418,6 +427,22 @@ def spreads(program: Program) -> list[bool]:
     return found
 
 
+def compares(reward: Program) -> bool:
+    """Return whether a reward compares an episode with its group."""
+    return any(node.over is not None for node in reward.nodes)
+
+
+def differs_in_group(reward: Program) -> bool:
+    """Return whether the members of a group can have different rewards: not where a reward is made
+    of statistics that all of them share."""
+    found: list[bool] = []
+    for node in reward.nodes:
+        shared = node.over in SCOPES and node.op != "rank over"
+        given = () if shared else node.args
+        found.append(node.op == INPUT or any(found[arg] for arg in given))
+    return found[reward.output]
+
+
 def functions_of(kind: Kind) -> dict[str, Operation]:
     """Return the operations of a kind of expressions that are called, by what recipes call them;
     where it is both a statistic and an operation of several values, the latter."""
@@ -440,7 +465,8 @@ def input_of(kind: Kind, name: str) -> Input:
     operation = OPERATIONS.get(name.rpartition("_")[0])
     if kind == "loss" and operation is not None and operation.batch is not None:
         return Input(name, operation.batch, operation.doc, name)
-    return Input(name, "number", f"the reward component `{name}`", name)
+    shape: Shape = "episode" if kind == "reward" else "number"
+    return Input(name, shape, f"the reward component `{name}`", name)
 
 
 def shapes(program: Program) -> tuple[Shape, ...]:

@@ -353,8 +353,8 @@ WRAPPERS = (
         optional(
             "shaped",
             "expression",
-            "the credit, from the `total`, its components by name, `tokens`, `turns`, `truncated`; "
-            "it may stand first, without its name",
+            "the credit, from the `total`, its components by name, `tokens`, `turns`, `truncated`, "
+            "and statistics of these `over = group`; it may stand first, without its name",
             only_if=("reduce", ("sum", "mean", "max", "min", "last")),
         ),
         build=lambda args: RewardPlan(**args.values),

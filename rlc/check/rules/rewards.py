@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 
-from rlc.algo import AlgorithmError
+from rlc.algo import AlgorithmError, Program, compares, differs_in_group, scope_of
 from rlc.catalog import (
     FORMAT,
     FORMAT_COEF,
@@ -22,7 +23,9 @@ from rlc.catalog import (
     grader_traits,
     is_rewarded,
     judges_of,
+    players_of_role,
     reward_models_of,
+    roles_of,
     rubrics_of,
     source_traits,
     with_role,
@@ -123,7 +126,7 @@ def _what_is_earned_is_paid(view: StageView, env: EnvPlan) -> None:
     shaped = env.reward.shaped
     if teaches or not (shaped or any(weights.values())):
         return
-    from rlc.algo import reduce_rewards, reward_shape, shaped_reward  # most checks need no rewards
+    from rlc.algo import reduce_rewards, reward_shape  # most checks need no rewards
 
     path = f"envs.{env.name}.reward.shaped" if shaped else f"envs.{env.name}.graders"
     if not shaped and not env.graders:
@@ -136,27 +139,35 @@ def _what_is_earned_is_paid(view: StageView, env: EnvPlan) -> None:
         "truncated": (0.0, 1.0),
     }
 
+    earned = [name for name in inputs if name not in lengths]
+    usual = {name: values[len(values) // 2] for name, values in lengths.items()}
+    others = [  # in the group of each episode
+        {**usual, **dict.fromkeys(earned, level), "tokens": tokens}
+        for level, tokens in product((0.0, 1.0), (longest / 4, longest))
+    ]
+
     def reward(values: Mapping[str, float]) -> float:
         if shaped is None:
             paid = sum(weight * values[name] for name, weight in weights.items())
         else:
-            paid = shaped_reward(shaped, values)
+            paid = _paid(shaped, values, others)
         return sum(reduce_rewards([paid], "sum", low=env.reward.low, high=env.reward.high) or ())
 
-    earned = [name for name in inputs if name not in lengths]
     try:
         shape = reward_shape(reward, earned, {n: lengths[n] for n in inputs if n in lengths})
     except AlgorithmError:  # it is undefined somewhere, which is reported by itself
         return
     coef = env.args.get("format_coef", 0.0) if finds_answers(env) else 0.0
     least = sum(min(0.0, weight) for weight in weights.values()) - coef
-    usual = {name: values[len(values) // 2] for name, values in lengths.items()}
     if earned == ["total"] and reward({**usual, "total": least}) > reward({**usual, "total": 0.0}):
         message = f"an episode of `{env.name}` that earns {least:g} is paid more than one with 0"
         view.warning("RL0683", path, message, "keep the sign: `max(total, 0)` pays it as much")
     if shape.constant:
         message = "this reward is the same for every episode"
         view.error("RL0681", path, message, "equal rewards teach nothing")
+    elif shaped is not None and not differs_in_group(shaped):
+        message = "this reward is the same for all members of a group"
+        view.warning("RL0681", path, message, "add what each has of its own, such as its `total`")
     elif shape.falls:
         message = f"the more an episode of `{env.name}` earns, the less it is paid"
         view.warning("RL0683", path, message, "turn the sign around")
@@ -168,6 +179,56 @@ def _what_is_earned_is_paid(view: StageView, env: EnvPlan) -> None:
         message = f"`{name}` moves the reward {times:,.0f} times as much as all else"
         advice = "weigh it less, or take the rest out; this takes each part for one from 0 to 1"
         view.warning("RL0685", path, message, advice)
+
+
+@rule_on_envs()
+def _rewards_have_peers(view: StageView, env: EnvPlan) -> None:
+    size, path = view.parts.get("samples", env.rollouts.group), f"envs.{env.name}.reward.shaped"
+    if not _scopes(env) or size != 1 or players_of_role(env) > 1 or env.play is not None:
+        return
+    what, advice = "a group of 1 has", "play each task more often, for example `group_size = 8`"
+    place, batch = f"envs.{env.name}.rollouts.group", view.parts.get("batch")
+    if "samples" in view.parts:
+        if all(metric.name != "mean_reward" for metric in view.metrics):  # others read the raw one
+            return
+        what, place = "an evaluation with one sample of a task has", "samples"
+        advice = "take more, for example `samples = 8`: those of a task are its group"
+    elif getattr(batch, "kind", "") == "turns":
+        what, place = "`turns()` plays every task once, and has", "batch"
+        advice = "use `groups(16, group_size = 8)`, or a reward that compares with nothing"
+    elif "data" in view.parts:
+        what, place = "what is played for `data`, once for each task, has", "data"
+        advice = "take an environment whose reward compares with nothing"
+    message = f"{what} nothing to compare with: a mean of the group is the value itself"
+    view.warning("RL0308", path, message, advice, Label(view.at(place), "each task once"))
+
+
+@rule_on_envs()
+def _rewards_compare_like_with_like(view: StageView, env: EnvPlan) -> None:
+    path, scopes, roles = f"envs.{env.name}.reward.shaped", _scopes(env), roles_of(env)
+    if "group" in scopes and len(roles) > 1:
+        message = f"all roles of `{env.name}` are compared with each other here"
+        view.warning("RL0425", path, message, "compare each with its like: `over = role`")
+    elif "role" in scopes and not roles:
+        message = f"`{env.name}` has no roles, so `role` means `group`"
+        view.warning("RL0423", path, message, "write `over = group`")
+
+
+def _scopes(env: EnvPlan) -> set[str]:
+    """Return the scopes in which the reward of an environment is compared."""
+    nodes = () if env.reward.shaped is None else env.reward.shaped.nodes
+    return {scope for node in nodes if (scope := scope_of(node)) is not None}
+
+
+def _paid(
+    shaped: Program, values: Mapping[str, float], others: Sequence[Mapping[str, float]]
+) -> float:
+    """Return the shaped reward of an episode; of one that is compared, in a group with others."""
+    from rlc.algo import shaped_reward, shaped_rewards
+
+    if not compares(shaped):
+        return shaped_reward(shaped, values)  # without numpy
+    return shaped_rewards(shaped, [values, *others])[0]
 
 
 def _weights(env: EnvPlan) -> dict[str, float]:

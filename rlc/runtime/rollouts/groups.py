@@ -6,7 +6,7 @@ own member; if a solver failed for good, the judge fails with it.
 
 Rewards that compare members, and those of reward models, are given once all members are over,
 except to members that failed. If a judgement fails it is tried again as the plan allows, then the
-members fail with it.
+members fail with it. Last come rewards that are shaped by what the group has.
 """
 
 from __future__ import annotations
@@ -46,8 +46,14 @@ from rlc.envs import (
 from rlc.plan import EnvPlan, RewardModelPlan
 from rlc.runtime.concurrency import cancel_all
 from rlc.runtime.records import Rollout, RunError, Turn
+from rlc.runtime.rollouts.credit import (
+    ShapedRewardError,
+    credited,
+    is_compared,
+    shaped_in_group,
+)
 from rlc.runtime.rollouts.games import play_game
-from rlc.runtime.rollouts.player import Player, credited
+from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import merged_sequences
 from rlc.seeds import derive_seed
@@ -187,7 +193,19 @@ def _rewarded(turn: Turn, judged: Sequence[ComparisonVerdict]) -> Turn:
 
 
 async def play_task(player: Player, task: Task) -> list[Rollout]:
-    """Return all rollouts of a task by member: its solvers, then its judge, or its seats."""
+    """Return all rollouts of a task by member: its solvers, then its judge, or its seats. All fail
+    that are to be compared by a reward which cannot be computed."""
+    played = await _played(player, task)
+    try:
+        return shaped_in_group(task.env.plan.reward, played)
+    except ShapedRewardError as error:
+        return [
+            player.failed(evolve(one, raw=None), error) if is_compared(one) else one
+            for one in played
+        ]
+
+
+async def _played(player: Player, task: Task) -> list[Rollout]:
     roles = task.env.roles
     if task.env.plan.play is not None:
         return await play_game(player, task)

@@ -7,13 +7,11 @@ import logging
 from array import array
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import define, evolve, field
 
-from rlc.algo import AlgorithmError, Program, reduce_rewards, shaped_reward
 from rlc.chat import (
     Action,
     ContractError,
@@ -37,9 +35,10 @@ from rlc.envs import (
     all_of,
     validated,
 )
-from rlc.plan import FailurePlan, RewardPlan, RolloutsPlan, SamplingPlan
+from rlc.plan import FailurePlan, RolloutsPlan, SamplingPlan
 from rlc.runtime.concurrency import EventLoopYield
 from rlc.runtime.records import Rollout, RunError, Turn, TurnView, Usage, failure_of
+from rlc.runtime.rollouts.credit import credited, unplayed_credit
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens, first_of
 from rlc.seeds import derive_seed
@@ -47,87 +46,6 @@ from rlc.service import SamplingClient, ServiceLostError, pending_call, sampling
 
 if TYPE_CHECKING:
     from tinker import types
-
-    from rlc.algo import Parts
-
-
-def credited(rollout: Rollout, plan: RewardPlan) -> Rollout:
-    """Return a rollout with its credit. Raise ShapedRewardError if it cannot be shaped."""
-    turns, by_itself = rollout.turns, rollout.ended == "done"
-    credit, components = episode_credit(plan, turns, by_itself), credited_components(plan, turns)
-    raw = raw_reward(plan, turns, by_itself)
-    return evolve(rollout, credit=credit, raw=raw, components=components)
-
-
-def raw_reward(plan: RewardPlan, turns: Sequence[Turn], ended_by_itself: bool) -> float | None:
-    """Return the reward of an episode before it was shaped; None if it is not shaped."""
-    if plan.shaped is None:
-        return None
-    bare = evolve(plan, shaped=None, low=None, high=None)
-    return sum(episode_credit(bare, turns, ended_by_itself))
-
-
-def episode_credit(
-    plan: RewardPlan, turns: Sequence[Turn], ended_by_itself: bool
-) -> tuple[float, ...]:
-    """Return the credit of each turn; empty without a reward. Raise ShapedRewardError."""
-    program = plan.shaped
-    credit = reduce_rewards(
-        [turn.reward for turn in turns],
-        plan.reduce,
-        nonterminal=plan.nonterminal,
-        low=plan.low,
-        high=plan.high,
-        ended=ended_by_itself,
-        shaped=None if program is None else partial(_shaped, program, turns, ended_by_itself),
-    )
-    return credit or ()
-
-
-def credited_components(plan: RewardPlan, turns: Sequence[Turn]) -> Parts:
-    """Return the components of a credit that is their weighted sum, reduced as it is."""
-    if (plan.nonterminal, plan.low, plan.high, plan.shaped) != (None, None, None, None):
-        return {}
-    parts = (part for turn in turns for part in turn.components.items())
-    weights = {name: weight for name, (weight, _) in parts if weight}
-    values = {
-        name: [
-            None if turn.reward is None else turn.components.get(name, (0.0, 0.0))[1]
-            for turn in turns
-        ]
-        for name in weights
-    }
-    return {
-        name: (weight, reduce_rewards(values[name], plan.reduce) or ())
-        for name, weight in weights.items()
-    }
-
-
-def unplayed_credit(plan: RewardPlan, end: Observation) -> tuple[float, ...]:
-    """Return the credit of an episode that ended before its first turn, which nothing shapes."""
-    return reduce_rewards([end.reward], "sum", low=plan.low, high=plan.high) or ()
-
-
-def _shaped(program: Program, turns: Sequence[Turn], ended_by_itself: bool, total: float) -> float:
-    """Return the shaped reward of an episode. It is truncated if it did not end by itself, or its
-    last reply was cut off at max_tokens."""
-    cut_off = not ended_by_itself or turns[-1].stop_reason == "length"
-    known = {
-        "total": total,
-        "tokens": float(sum(len(turn.tokens) for turn in turns)),
-        "turns": float(len(turns)),
-        "truncated": float(cut_off),
-    }
-    try:
-        return shaped_reward(program, {**turns[-1].metrics, **known})
-    except AlgorithmError as error:
-        raise ShapedRewardError(str(error)) from error
-
-
-class ShapedRewardError(EnvError):
-    """A reward that cannot be shaped: a component is missing, or the result infinite."""
-
-    cause = "reward"
 
 
 T = TypeVar("T")

@@ -36,8 +36,9 @@ from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.database import NOTHING, PROBES, Meter, RecordedUsage
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, RunError, Turn
+from rlc.runtime.rollouts.credit import credited, shaped_in_group
 from rlc.runtime.rollouts.groups import build_envs, play_task
-from rlc.runtime.rollouts.player import Player, close_all, close_envs, episode_credit
+from rlc.runtime.rollouts.player import Player, close_all, close_envs
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences
 from rlc.runtime.stages.base import Setup
@@ -353,8 +354,8 @@ class OraclePlayer:
         finally:
             await close_all([episode])
         plan = task.env.plan
-        credit = episode_credit(plan.reward, turns, ended_by_itself=True)
-        return [Rollout(plan.name, task.number, 0, "", tuple(turns), "done", credit)]
+        rollout = Rollout(plan.name, task.number, 0, "", tuple(turns), "done", ())
+        return shaped_in_group(plan.reward, [credited(rollout, plan.reward)])
 
     async def _turns(self, env: PlayableEnv, episode: AsyncEpisode) -> list[Turn]:
         history, seen = env.new_history(), episode.first

@@ -66,7 +66,7 @@ def test_shapes() -> None:
     assert program("mean(logp) * adv").shape == "token"
     assert (
         program("total - 0.001 * tokens + style", kind="reward", components=("style",)).shape
-        == "number"
+        == "episode"
     )
 
 

@@ -269,6 +269,17 @@ def test_a_group_is_ranked_in_one_question(tmp_path: Path) -> None:
             assert sorted(reward for _, reward in group) == [0, 0.5, 1]
 
 
+def test_a_reward_is_shaped_by_what_the_judge_has_said_of_all(tmp_path: Path) -> None:
+    shaped = "compared(likes) |> reward(total - max(likes, over = group))"
+    with scripted_judge(ranks) as judge:
+        run_new(tmp_path / "run", job(tmp_path, at(judge), shaped, steps="1"))
+    records = rollouts(tmp_path / "run")
+    for task in {record["task"] for record in records}:
+        group = [record for record in records if record["task"] == task]
+        best = max(record["turns"][-1]["metrics"]["likes"] for record in group)
+        assert [one["reward"] for one in group] == [one["raw_reward"] - best for one in group]
+
+
 def test_pairs_are_shown_in_both_orders(tmp_path: Path) -> None:
     with scripted_judge(pairs) as judge:
         plan = job(tmp_path, at(judge), "compared(likes, by = pairwise)")

@@ -9,7 +9,7 @@ from attrs import evolve
 from rlc.algo.advantages import compute_advantages
 from rlc.plan.environments import RewardPlan
 from rlc.runtime.records import Rollout, Turn
-from rlc.runtime.rollouts.player import credited_components
+from rlc.runtime.rollouts.credit import credited_components
 from rlc.runtime.stages.train import labelled_episodes
 
 SUM = RewardPlan("sum", None, None, None)

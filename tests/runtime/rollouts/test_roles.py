@@ -102,6 +102,20 @@ def test_a_resumed_run_goes_on_with_the_next_problem(problems: str, tmp_path: Pa
     assert len(set(asked)) == 8
 
 
+def test_a_reward_compares_each_role_with_its_own(problems: str) -> None:
+    shaped = problems + JUDGED + " |> reward(total - mean(total, over = role))"
+    stage = train(env="words", advantage=BY_ROLE, batch="groups(3, group_size = 2)", steps="1")
+    groups: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    for record in rollouts(undisturbed(job(shaped, stage))):
+        groups[record["task"], record["role"]].append(record)
+    assert sorted(map(len, groups.values())) == [2] * 3 + [4] * 3
+    for group in groups.values():
+        mean = fmean(record["raw_reward"] for record in group)
+        expected = [record["raw_reward"] - mean for record in group]
+        assert [record["reward"] for record in group] == pytest.approx(expected)
+    assert any(record["reward"] for group in groups.values() for record in group)
+
+
 def test_each_role_is_compared_with_its_own(problems: str) -> None:
     path = undisturbed(judged(problems, steps="2"))
     groups: dict[Any, list[dict[str, Any]]] = defaultdict(list)

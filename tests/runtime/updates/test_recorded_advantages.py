@@ -18,7 +18,7 @@ from stage_parts import flat
 from rlc.algo.advantages import compute_advantages
 from rlc.plan.stages import Training
 from rlc.runtime.records import Rollout, Turn
-from rlc.runtime.rollouts.player import episode_credit
+from rlc.runtime.rollouts.credit import episode_credit
 from rlc.runtime.stages.train import labelled_episodes, trainable_rollouts
 
 DATA = ROOT / "tests" / "algo" / "data"
