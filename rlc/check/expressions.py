@@ -555,7 +555,7 @@ def report_components(
     spans = {name.id: name.span for name in _names(expr)}
     components = [name for name in program.inputs if name not in _INPUTS]
     for env in envs if components else ():
-        known = _components(env)
+        known = components_of(env)
         names = [*_INPUTS, *(known or ())]
         for name in components:
             span = spans.get(name, expr.span)
@@ -570,7 +570,7 @@ def report_components(
     return True
 
 
-def _components(env: EnvPlan) -> tuple[str, ...] | None:
+def components_of(env: EnvPlan) -> tuple[str, ...] | None:
     """Return the components of an environment's reward; None if only a run can tell."""
     if not env.graders or with_role(env, "game") is not None:
         return None

@@ -171,7 +171,7 @@ def _with_step(
         code, message, advice = "RL0643", str(error), error.hint
         if isinstance(step, WeightedSum) and reads(scheme, "parts"):
             code, advice = "RL0774", "remove it: one `weighted_sum()` is enough"
-        elif isinstance(step, WeightedSum):
+        elif isinstance(step, WeightedSum) and scheme.function is None:
             code = "RL0789"
             message = "a moving average is one of returns, and components of a reward are added up"
             advice = "take out `weighted_sum()`, or compare the components within groups: `gdpo()`"

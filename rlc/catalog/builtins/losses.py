@@ -21,6 +21,7 @@ from rlc.catalog.records import (
     builtin,
     count,
     number,
+    optional,
     share,
     text,
 )
@@ -268,6 +269,14 @@ LOSSES = (
             "coef", "strength; 0: the logprobs are for a loss that reads `ref`", low=0, high=100
         ),
         KL_DISCOUNT,
+        optional(
+            "final",
+            "float",
+            "strength in the last step, to which it goes in a straight line; none: that of the "
+            "first",
+            low=0,
+            high=100,
+        ),
         formula=(
             "d_t = log q_t − log p_ref,t",
             "A_t = A_t + coef (mean(d) − d_t)",

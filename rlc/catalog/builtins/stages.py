@@ -239,6 +239,18 @@ TEACHERS = (
         number("reward", "the least reward"),
         example="data = samples(big, env = guess, n = 1_000, keep = at_least(0.5))",
     ),
+    builtin(
+        "python",
+        "keep",
+        "those that a function of one's own chooses among the episodes of a task",
+        lambda args: KeepPlan("function", None, args.function, args.args),
+        code("function", "where it is", "choice"),
+        ARGS,
+        example=(
+            "data = samples(big, env = guess, n = 512, samples_per_task = 4,\n"
+            '  keep = python("choice.py:shortest"))'
+        ),
+    ),
 )
 DEFAULT_SAMPLING = SamplingPlan(1_024)
 

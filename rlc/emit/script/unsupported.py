@@ -147,6 +147,8 @@ def _values(stage: Training) -> Iterator[tuple[str, str]]:
     )
     if source.overlap.kind != "synchronous":
         yield "overlap", f"`{source.overlap.kind}()`: a script samples, then trains"
+    if (function := objective.advantage.function) is not None:
+        yield "advantage", f"`{function}`: a script calls no function of one's own"
     if objective.kl is not None:
         yield "kl", "`kl`: a script has no reference model"
     if objective.teacher:

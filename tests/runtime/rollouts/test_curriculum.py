@@ -25,7 +25,7 @@ from run_support import (
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.tasks import Curriculum, solved_share
+from rlc.runtime.rollouts.tasks import Curriculum, Lesson, solved_share
 
 shares = st.dictionaries(st.integers(0, 9), st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=10)
 
@@ -52,7 +52,7 @@ def test_what_was_never_played_is_played_in_order() -> None:
 @given(shares, st.integers(1, 40))
 def test_solved_and_hopeless_tasks_are_passed_over(known: dict[int, float], draws: int) -> None:
     made = curriculum()
-    made.learn(1, known)
+    made.learn(1, Lesson(known, {}))
     made.know(1)
     taught = [task for task in range(10) if 0 < known.get(task, 0.5) < 1]
     tasks = played(made, draws)
@@ -66,7 +66,7 @@ def test_solved_and_hopeless_tasks_are_passed_over(known: dict[int, float], draw
 
 def test_all_tasks_are_visited_again_where_some_are_explored() -> None:
     made = curriculum(count=6, explore=0.2)
-    made.learn(1, dict.fromkeys(range(5), 1.0))  # only task 5 teaches
+    made.learn(1, Lesson(dict.fromkeys(range(5), 1.0), {}))  # only task 5 teaches
     made.know(1)
     counts = Counter(played(made, 600))
     assert set(counts) == set(range(6))
@@ -78,8 +78,8 @@ def test_all_tasks_are_visited_again_where_some_are_explored() -> None:
 def test_only_what_was_known_counts() -> None:
     """A step that is sampled from older weights does not know what came after them."""
     made = curriculum(count=3)
-    made.learn(1, {0: 1.0})
-    made.learn(2, {0: 0.5, 1: 0.0})
+    made.learn(1, Lesson({0: 1.0}, {}))
+    made.learn(2, Lesson({0: 0.5, 1: 0.0}, {}))
     made.know(0)
     assert played(made, 3) == [0, 1, 2]
     made.know(1)
@@ -91,7 +91,7 @@ def test_only_what_was_known_counts() -> None:
 
 def test_limits_of_ones_own() -> None:
     made = curriculum(count=4, hopeless=0.25, solved=0.75)
-    made.learn(1, {0: 0.25, 1: 0.26, 2: 0.74, 3: 0.75})
+    made.learn(1, Lesson({0: 0.25, 1: 0.26, 2: 0.74, 3: 0.75}, {}))
     made.know(1)
     assert played(made, 4) == [1, 2, 1, 2]
 
