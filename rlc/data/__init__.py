@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from rlc.data.digests import *
     from rlc.data.errors import *
     from rlc.data.examples import *
-    from rlc.data.functions import *
+    from rlc.data.functions.called import *
+    from rlc.data.functions.samples import *
     from rlc.data.grading.graders import *
     from rlc.data.grading.math_equivalence import *
     from rlc.data.grading.rewards import *
@@ -43,8 +44,8 @@ else:
         errors: CodeError DataError FilePlace PackageMissingError at_place
         examples: Comparison LabelledReply hashed kept read_comparison read_labelled reader_of
             repeats
-        functions: AdvantageFunction CalledFunction ChoiceFunction PlayedEpisode SampleBatch
-            WeightsFunction
+        functions.called: AdvantageFunction ChoiceFunction WeightsFunction
+        functions.samples: PlayedEpisode SampleBatch
         grading.graders: Grader TRIED boxed completed is_right require_gradable tagged
             wrongly_graded
         grading.math_equivalence: SubprocessPool serve

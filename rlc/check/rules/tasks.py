@@ -30,7 +30,7 @@ from rlc.catalog import (
 from rlc.check.rules.view import StageView, rule, rule_on_envs, teacher_paths
 from rlc.check.scope import advice_for_file, known_values
 from rlc.lang import Label
-from rlc.plan import EnvPlan, base_split, hub_dataset
+from rlc.plan import EnvPlan, base_split, file_part, hub_dataset
 from rlc.records import evolve
 
 if TYPE_CHECKING:
@@ -312,7 +312,12 @@ def _check_functions(view: StageView, part: str) -> None:
     for path, code in functions_of({part: view.parts[part]}) if view.reader is not None else ():
         from rlc.check.rules.code import check_code
 
-        check_code(view, path, code)
+        file = file_part(code.target)
+        if file != code.target and not view.has_file(file):
+            message = f'there is no file "{(place := view.located(file))}"'
+            view.error("RL0001", path, message, advice_for_file(place))
+        else:
+            check_code(view, path, code)
 
 
 @rule()

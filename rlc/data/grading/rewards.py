@@ -35,7 +35,7 @@ from rlc.plan import GraderPlan
 from rlc.records import asdict, evolve, field, frozen
 
 if TYPE_CHECKING:
-    from rlc.data.functions import SampleBatch
+    from rlc.data.functions.samples import SampleBatch
 
 Messages = Sequence[Mapping[str, Any]]
 _T = TypeVar("_T")
@@ -449,7 +449,7 @@ class CodeTrial:
             step = "call"
             require_fits(self.code, signature_of(function))
             if self.batch is not None:
-                from rlc.data.functions import FUNCTIONS
+                from rlc.data.functions.called import FUNCTIONS
 
                 step = "trial"
                 FUNCTIONS[self.code.kind](self.code).try_on(self.batch)

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from rlc.data.calls import Code
 from rlc.data.code import (
@@ -25,14 +24,12 @@ from rlc.data.code import (
     signature_of,
 )
 from rlc.data.errors import DataError
+from rlc.data.functions.samples import Bools, Floats, PlayedEpisode, SampleBatch
 from rlc.records import field, frozen
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 State: TypeAlias = dict[str, Any]
 
 MOST_STATE = 100_000  # characters of a state as JSON: each step journals it
-_SAMPLED_TASKS = 6  # for each environment of a sample
 
 
 class FunctionError(DataError):
@@ -71,8 +68,9 @@ class CalledFunction:
     def wrong(self, what: str, hint: str | None = None) -> FunctionError:
         return FunctionError(f"`{self.code.target}` {what}", hint)
 
-    def numbers(self, returned: Any, due: Mapping[int, str], a: str) -> Floats:
-        """Return finite numbers, as many as there are of one of the things that are ``due``."""
+    def numbers(self, returned: Any, due: Mapping[int, str], a: str, infinite: str) -> Floats:
+        """Return finite numbers, as many as there are of one of the things that are ``due``. An
+        ``infinite`` one has this advice."""
         if returned is None:
             raise self.wrong("returned None: is a `return` missing?")
         try:
@@ -87,7 +85,7 @@ class CalledFunction:
         if not np.isfinite(found_V).all():
             at = int(np.argmin(np.isfinite(found_V)))
             what = f"returned {found_V[at]} for {due[len(found_V)]} {at}; {a} is a finite number"
-            raise self.wrong(what, "is something divided by a spread or a number that is 0?")
+            raise self.wrong(what, infinite)
         return found_V
 
 
@@ -101,7 +99,8 @@ class AdvantageFunction(CalledFunction):
         pair = isinstance(returned, tuple) and len(returned) == 2
         result, kept = returned if pair else (returned, np.ones(len(turns_R), np.bool_))
         due = {int(turns_R.sum()): "turn", len(turns_R): "episode"}
-        found_V, kept_R = self.numbers(result, due, "an advantage"), np.asarray(kept)
+        advice = "is something divided by a spread, or by a number, that is 0?"
+        found_V, kept_R = self.numbers(result, due, "an advantage", advice), np.asarray(kept)
         if kept_R.dtype != np.bool_ or kept_R.shape != turns_R.shape:
             what = (
                 f"returned an array of {kept_R.dtype} of shape {kept_R.shape} behind the "
@@ -131,24 +130,6 @@ class AdvantageFunction(CalledFunction):
         state: State = {}
         for step in (1, 2):
             *_, state = self(batch.columns(step), state)
-
-
-@frozen
-class PlayedEpisode:
-    """An episode of a task: its ``replies`` in order, its reward, whether that solves the task, the
-    ``components`` of the reward by name, and how many ``tokens`` were sampled."""
-
-    task: int
-    replies: tuple[str, ...]
-    reward: float
-    solved: bool
-    components: Mapping[str, float]
-    tokens: int
-
-    @property
-    def text(self) -> str:
-        """The replies, one below the other."""
-        return "\n".join(self.replies)
 
 
 @frozen
@@ -182,7 +163,8 @@ class WeightsFunction(CalledFunction):
     def __call__(self, history: Mapping[str, Any]) -> Floats:
         """Return a weight for each task. Raise FunctionError if none is above 0."""
         count = len(history["played_T"])
-        weights_T = self.numbers(self.called(history), {count: "task"}, "a weight")
+        returned, advice = self.called(history), "what was never played has the reward nan"
+        weights_T = self.numbers(returned, {count: "task"}, "a weight", advice)
         if (weights_T < 0).any():
             at = int(np.argmax(weights_T < 0))
             raise self.wrong(f"returned {weights_T[at]:g} for task {at}; no weight is below 0")
@@ -194,79 +176,6 @@ class WeightsFunction(CalledFunction):
         """Raise DataError if it fails before anything was played, or with some tasks played."""
         for step in (1, 2):
             self(batch.history(step))
-
-
-class _AnyComponent(dict[str, Any]):
-    """Components whose names only a run can tell: each name that is asked for has this value."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __missing__(self, name: str) -> Any:
-        return self._value
-
-
-@frozen
-class SampleBatch:
-    """A generated batch, the same each time: of each environment a task whose episodes have other
-    rewards, and one where they are equal. ``components`` are None where only a run knows them;
-    ``turns`` is the most that an episode has."""
-
-    envs: tuple[str, ...] = ("env",)
-    roles: tuple[str, ...] = ("",)
-    components: tuple[str, ...] | None = None
-    size: int = 4
-    turns: int = 3
-
-    def columns(self, step: int) -> dict[str, Any]:
-        """Return what a function of advantages is given in a step, but for its state."""
-        draws = np.random.default_rng(step)
-        shape = (len(self.envs), 2, self.size, len(self.roles))
-        env_R, task_R, _, role_R = (axis.ravel() for axis in np.indices(shape))
-        turns_R = draws.integers(1, self.turns + 1, len(env_R))
-        ends_R, total_R = np.cumsum(turns_R), draws.integers(0, 3, len(env_R)) / 2
-        total_R[task_R == 1] = 0.0
-        rewards_N, tokens_N = np.zeros(ends_R[-1]), draws.integers(1, 9, ends_R[-1])
-        rewards_N[ends_R - 1] = total_R
-        named = {name: rewards_N.copy() for name in self.components or ()}
-        return {
-            "rewards_N": rewards_N,
-            "tokens_N": tokens_N,
-            "episode_N": np.repeat(np.arange(len(env_R)), turns_R),
-            "turns_R": turns_R,
-            "total_R": total_R,
-            "length_R": np.add.reduceat(tokens_N, ends_R - turns_R),
-            "group_R": 2 * env_R + task_R,
-            "env_R": np.array(self.envs)[env_R],
-            "role_R": np.array(self.roles)[role_R],
-            "truncated_R": draws.random(len(env_R)) < 0.25,
-            "failed_R": np.zeros(len(env_R), np.bool_),
-            "components": named if self.components is not None else _AnyComponent(rewards_N),
-            "step": step,
-        }
-
-    def episodes(self, count: int) -> list[PlayedEpisode]:
-        """Return so many episodes of a task; the last one solves it."""
-        value_N = np.linspace(0.0, 1.0, count) if count > 1 else np.ones(1)
-        found = []
-        for at, value in enumerate(value_N.tolist()):
-            named = _AnyComponent(value)
-            parts = named if self.components is None else dict.fromkeys(self.components, value)
-            reply = (f"Reply {at}.",)
-            found.append(PlayedEpisode(0, reply, value, value == 1, parts, 8 * (at + 1)))
-        return found
-
-    def history(self, step: int) -> dict[str, Any]:
-        """Return what a function that weighs tasks is given in a step: nothing in the first."""
-        played_T = np.arange(_SAMPLED_TASKS) * (step > 1)
-        reward_T = np.where(played_T > 0, np.linspace(0.0, 1.0, _SAMPLED_TASKS), np.nan)
-        return {
-            "played_T": played_T,
-            "reward_T": reward_T,
-            "solved_T": reward_T.copy(),
-            "last_T": np.minimum(played_T, 1),
-            "step": step,
-        }
 
 
 FUNCTIONS: Mapping[str, type[AdvantageFunction | ChoiceFunction | WeightsFunction]] = {
