@@ -137,6 +137,11 @@ def _aggregate(
     return builtin(name, "aggregate", doc, build, *params, **own, **more)
 
 
+def _reference(args: Args) -> KlPlan:
+    final: Any = None if args.final.data is None else args.final  # not a part of most plans
+    return KlPlan(**{**args.values, "final": final})
+
+
 LOSSES = (
     _loss(
         "importance_sampling",
@@ -257,7 +262,7 @@ LOSSES = (
         "reference",
         "kl",
         "takes the distance from a reference model off the advantages, token by token",
-        lambda args: KlPlan(**args.values),
+        _reference,
         text(
             "reference",
             "a base model (`policy.base`), a model, a stage as it ends, or the path of saved "

@@ -102,9 +102,9 @@ def _workers(args: Args) -> StepPlan:
 
 def _curriculum(args: Args) -> StepPlan:
     """Return a step with a function that weighs tasks, or with limits of what it passes over."""
-    by_function = args.by.data is not None
-    kept = {n: value for n, value in args.values.items() if (n in ("by", "args")) == by_function}
-    return StepPlan("curriculum", kept)
+    names = ("by", "args") if args.by.data is not None else ("hopeless", "solved", "explore")
+    kept = {name: args.values[name] for name in names}
+    return StepPlan("curriculum", kept | ({"args": args.args} if args.args.data else {}))
 
 
 def _rollouts(args: Args) -> RolloutsPlan:

@@ -56,6 +56,9 @@ def _curriculum_chooses(view: StageView, env: EnvPlan) -> None:
         view.error("RL0320", path, message, "give the number: `samples = 1_000` in its source")
     if "by" in args:
         return
+    if "args" in args:
+        message = f"`{curriculum.name}()` has `args` for a function, and none that weighs tasks"
+        view.error("RL0312", f"{path}.args.args", message, "name it: `by = …`, or remove them")
     if args["hopeless"] >= args["solved"]:
         message = "every task that was played is passed over: hopeless, or solved, or both"
         advice = "the share `hopeless` is below `solved`, for example 0% and 100%"

@@ -10,7 +10,7 @@ advantage scaled = python("lib/credit.py:scaled")
 train main {
   model     = policy
   env       = sums |> curriculum(by = "lib/credit.py:hard")
-  batch     = groups(4, group_size = 8)
+  batch     = groups(2, group_size = 8)
   sampling  = sample(max_tokens = 8)
   advantage = scaled
   loss      = importance_sampling()
@@ -21,7 +21,7 @@ train main {
 train short {
   model     = policy
   env       = sums
-  batch     = groups(4, group_size = 8)
+  batch     = groups(2, group_size = 8)
   sampling  = sample(max_tokens = 8)
   advantage = python("lib/credit.py:per_group")
   loss      = importance_sampling()
