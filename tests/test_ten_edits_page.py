@@ -151,10 +151,10 @@ def test_both_give_the_same_advantages(patch: str, folder: Path) -> None:
         for rewards_R, advantages_R in zip(groups, found, strict=True)
         for rewards, advantages in zip(rewards_R, advantages_R, strict=True)
     ]
-    episodes = Episodes.from_rollouts(
-        *([one for group in values for one in group] for values in (groups, tokens)),
-        *(np.repeat(range(3), 6), [0] * 18),
+    rewards_RT, tokens_RT = (
+        [one for group in values for one in group] for values in (groups, tokens)
     )
+    episodes = Episodes.from_rollouts(rewards_RT, tokens_RT, np.repeat(range(3), 6), [0] * 18)
     (recipe,) = blocks([*EDITS.values()][[*PATCHES].index(patch)], "rl")
     plan = compile_source(Source("recipe.rl", complete(recipe))).plan
     assert plan is not None
