@@ -19,7 +19,7 @@ from rlc.emit.pieces import advantages as pieces
 from rlc.emit.script.program import script
 
 SCHEMES = [
-    *(f"{preset.name}()" for preset in builtins_of("advantage")),
+    *(one.usage() for one in builtins_of("advantage") if one.usage() == f"{one.name}()"),
     "returns() |> baseline(mean, over = env, singleton = raw) |> scale(std, over = group)",
     "returns() |> baseline(mean, over = group, singleton = raw) |> scale(std, over = batch)",
     "returns(gamma = 0.5) |> baseline(mean, over = group, weight = tokens, singleton = raw)"
