@@ -26,8 +26,17 @@ from rlc.algo import (
     scheme_of_function,
     scheme_of_returns,
 )
-from rlc.catalog.builtins.sources import ARGS
-from rlc.catalog.records import Args, Builtin, Param, builtin, code, number, optional, share, word
+from rlc.catalog.builtins.sources import ARGS, function
+from rlc.catalog.records import (
+    Args,
+    Builtin,
+    Param,
+    builtin,
+    number,
+    optional,
+    share,
+    word,
+)
 from rlc.records import evolve
 
 SCOPES = ("group", "role", "env", "batch_role", "batch")
@@ -119,7 +128,7 @@ PRESETS = (
         "advantage",
         "a function of one's own that gives the advantages of a whole batch",
         lambda args: scheme_of_function("python", args.function, args.args),
-        code("function", "where it is", "advantage"),
+        function("function", "advantage"),
         ARGS,
         example='advantage = python("credit.py:advantages", args = { decay = 0.9 })',
     ),

@@ -21,6 +21,7 @@ from rlc.catalog.builtins.sources import (
     SPLIT,
     USUAL,
     WHERE_ROWS_ARE,
+    function,
 )
 from rlc.catalog.records import (
     Args,
@@ -244,7 +245,7 @@ TEACHERS = (
         "keep",
         "those that a function of one's own chooses among the episodes of a task",
         lambda args: KeepPlan("function", None, args.function, args.args),
-        code("function", "where it is", "choice"),
+        function("function", "choice"),
         ARGS,
         example=(
             "data = samples(big, env = guess, n = 512, samples_per_task = 4,\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlc.catalog.builtins.sources import ARGS
+from rlc.catalog.builtins.sources import ARGS, function
 from rlc.catalog.builtins.training import GROUP_SIZE, STOP
 from rlc.catalog.records import (
     BOX,
@@ -346,13 +346,7 @@ WRAPPERS = (
             "solved", "at least this share of a task's rollouts solved it", 1.0, only_if=_UNWEIGHED
         ),
         share("explore", "share of those that are played all the same", 0.1, only_if=_UNWEIGHED),
-        code(
-            "by",
-            "a function of one's own that weighs each task by what was seen of it",
-            "weights",
-            default=None,
-            optional=True,
-        ),
+        function("by", "weights", default=None, optional=True),
         ARGS,
         build=_curriculum,
         example='env = problems("sums.jsonl", grader = math) |> curriculum(explore = 0.2)',
