@@ -67,7 +67,7 @@ else:
         schedules: learning_rate
         scheme: AdvantageScheme AdvantageStep Baseline CONDITIONS Clip Returns RunningBaseline Scale
             WeightedSum divides_by_mean has_running keeps_single no_advantage reads running_decays
-            scheme_of scheme_of_returns scope_of statistics with_step
+            scheme_of scheme_of_function scheme_of_returns scope_of statistics with_step
         served: LOSSES RATIO_MASK SAMPLED ServedLoss builtin_loss_and_grad
         shaping: shaped_rewards
         texts: FormulaText formula_texts

@@ -192,6 +192,24 @@ class Episodes:
             **{name: getattr(self, name)[keep_R] for name in of_rollouts},
         )
 
+    def columns(self) -> dict[str, Any]:
+        """Return what a function of the user's own is given of a batch: copies, by name."""
+        ends_R, parts = np.cumsum(self.turns_R), self.components
+        begin_R = ends_R - self.turns_R
+        counted = np.concatenate(([0], np.cumsum(self.tokens_N)))
+        arrays = ("rewards_N", "tokens_N", "turns_R", "group_R", "truncated_R", "failed_R")
+        named = [] if parts is None else [*zip(parts.names, parts.values_NK.T, strict=True)]
+        return {
+            **{name: getattr(self, name).copy() for name in arrays},
+            "episode_N": np.repeat(np.arange(len(ends_R)), self.turns_R),
+            "total_R": reward_to_go(1.0, self.rewards_N, self.turns_R)[begin_R],
+            "length_R": counted[ends_R] - counted[begin_R],
+            "env_R": np.array(self.names("env")),
+            "role_R": np.array(self.names("role")),
+            "components": {name: value_N.copy() for name, value_N in named if name},
+            "step": self.step,
+        }
+
     def names(self, label: str) -> list[str]:
         """Return the name of each rollout's ``role`` or ``env``."""
         names = self.roles if label == "role" else self.envs

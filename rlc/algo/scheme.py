@@ -42,7 +42,8 @@ class AdvantageScheme(Record):
     ``result`` is one value for each episode, or each turn. Episodes for which ``keep`` is 0 are
     left out, of the statistics of the result too. Where ``require`` is 0 there is no advantage, and
     the run stops. ``args`` are the arguments of a builtin, and ``steps`` those that were applied to
-    it, in order; the programs have them all.
+    it, in order; the programs have them all. In place of programs a ``function`` of the user's own,
+    with these ``args``, may give the advantages.
     """
 
     name: str
@@ -51,11 +52,12 @@ class AdvantageScheme(Record):
     require: Program | None = field(default=None, metadata={IF_ANY: True})
     args: dict[str, Any] = field(factory=dict)
     steps: tuple[AdvantageStep, ...] = ()
+    function: str | None = field(default=None, metadata={IF_ANY: True})
 
     @property
     def by_turn(self) -> bool:
-        """Whether each turn has an advantage of its own."""
-        return self.result.shape == "turn"
+        """Whether each turn may have an advantage of its own."""
+        return self.function is not None or self.result.shape == "turn"
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -230,6 +232,11 @@ def no_advantage() -> AdvantageScheme:
     return AdvantageScheme("none", builder.program(builder.number(0)))
 
 
+def scheme_of_function(name: str, function: str, args: dict[str, Any]) -> AdvantageScheme:
+    """Return the scheme whose advantages a function of the user's own gives."""
+    return evolve(no_advantage(), name=name, function=function, args=args)
+
+
 def scheme_of_returns(
     name: str, returns: Returns, constant: Literal["keep", "drop"] = "keep"
 ) -> AdvantageScheme:
@@ -263,6 +270,11 @@ def _spans(b: Builder, value: int, by_turn: bool, scope: str) -> int:
 
 def with_step(scheme: AdvantageScheme, step: AdvantageStep) -> AdvantageScheme:
     """Return a scheme followed by one more step. Raise ExpressionError if it cannot follow."""
+    if scheme.function is not None:
+        what = (
+            f"no step can follow `{scheme.function}`: a function gives the advantages as they are"
+        )
+        raise ExpressionError(what, "do it in the function")
     if isinstance(step, WeightedSum) and reads(scheme, "parts"):
         raise ExpressionError("the components of the reward are added up before this", "")
     made = _Following(scheme, step)

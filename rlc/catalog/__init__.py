@@ -45,10 +45,10 @@ else:
         declarations: DECLARATIONS EVAL EXPECT EXPRESSION_KINDS MODEL_FIELDS OWN_LOSSES PARAM_TYPES
             STAGES SWEEP TRAINING
         environments: code_of code_of_data code_of_stage comparers_of decides env_facts files_of
-            history_of is_chat is_included is_rewarded judges_of located_files located_stages
-            makes_text max_turns may_rewrite opponent_name own_code paths_in played_as
-            players_of_role prompt_rules reward_models_of roles_of rubrics_of seats_of task_count
-            templates_of trained_seats unknown_turns with_files with_role
+            functions_of history_of is_chat is_included is_rewarded judges_of located_files
+            located_stages makes_text max_turns may_rewrite opponent_name own_code paths_in
+            played_as players_of_role prompt_rules reward_models_of roles_of rubrics_of seats_of
+            task_count templates_of trained_seats unknown_turns with_files with_role
         facts: BaseModelFacts END_MARKS FREE LORA_RATES PRICE_KINDS TINY TINY_TOKENIZER
             UNKNOWN_PRICE find_model find_retired gem_facts gem_ids model_names part_cost
             prices_as_of published_at recommended_rate renderer_fits renderer_keeps_prefix

@@ -25,6 +25,7 @@ from rlc.plan import (
     EnvPlan,
     JudgePlan,
     JudgingPlan,
+    KeepPlan,
     ModelPlan,
     Plan,
     RewardModelPlan,
@@ -35,6 +36,9 @@ from rlc.plan import (
 )
 from rlc.plan.leaves import children_of, evolved, with_asked_models
 from rlc.records import Record, evolve, values_of
+
+# The kinds of code that are called with the arguments that stand beside them.
+_WITH_ARGS = ("factory", "game", "program", "player", "weights")
 
 J = TypeVar("J", JudgePlan, RewardModelPlan, ComparerPlan)
 
@@ -203,7 +207,7 @@ def code_of(env: EnvPlan) -> Iterator[tuple[str, Code]]:
     """Yield the Python code that an environment names, each with its path in the record."""
     for path, param, value, others in _arguments(env):
         if param.code is not None and value is not None:
-            args = others["args"] if param.code in ("factory", "game", "program", "player") else {}
+            args = others["args"] if param.code in _WITH_ARGS else {}
             target = f"{module_of_package(value)}:{param.calls}" if param.calls else value
             if path == "id" and param.code == "factory":
                 by_row = others.get(ROWS_OF_ENV) is not None
@@ -220,6 +224,16 @@ def own_code(source: str, target: str, args: Mapping[str, Any], by_row: bool = F
     return Code(target, "factory", args, traits.decides, traits.offers, by_row)
 
 
+def functions_of(parts: Mapping[str, Any]) -> Iterator[tuple[str, Code]]:
+    """Yield the functions of the user's own that give the advantages of a stage, or choose among
+    the episodes that it learns from, as far as its parts are known, each with its path."""
+    advantage, keep = parts.get("advantage"), getattr(parts.get("data"), "keep", None)
+    if advantage is not None and advantage.function is not None:
+        yield "advantage.function", Code(advantage.function, "advantage", advantage.args)
+    if keep is not None and keep.function is not None:
+        yield "data.keep.function", Code(keep.function, "choice", keep.args)
+
+
 def code_of_data(data: AnyData) -> Code | None:
     """Return the Python code that makes the data of a stage; None if that is read, or played."""
     if not isinstance(data, BuilderData):
@@ -231,6 +245,7 @@ def code_of_stage(stage: StagePlan) -> Iterator[Code]:
     """Yield the Python code that a stage names."""
     yield from (code for env in stage.environments for _, code in code_of(env))
     yield from filter(None, map(code_of_data, stage.data))
+    yield from (code for _, code in functions_of(children_of(stage) or {}))
 
 
 def templates_of(env: EnvPlan) -> Iterator[tuple[str, Param, str]]:
@@ -338,6 +353,9 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
 def _part(part: Any, params: Iterable[Param], change: Change) -> Any:
     values = values_of(part)
     new = {name: _env(v, change) for name, v in values.items() if isinstance(v, EnvPlan)}
+    for name, value in values.items():
+        if isinstance(value, KeepPlan):
+            new[name] = _part(value, _params_of("keep"), change)
     new |= _changed(values, params, change)
     return evolve(part, **new) if new else part
 

@@ -279,17 +279,15 @@ class Declaration:
         return self.value is None and self.form is None
 
     @property
-    def has_blocks(self) -> bool:
-        """Whether it can be a block, if it is not always one."""
+    def has_blocks(self) -> bool:  # some may be values
         return self.is_block or self.open
 
     def written(self, name: str = "name") -> str:
         """Return how a declaration of that name is written."""
         if self.form is not None:
             return self.form
-        block, value = f"{self.kind} {name} {{ … }}", f"{self.kind} {name} = …"
-        either = f"{value} or {block}" if self.open else value
-        return block if self.value is None else either
+        forms = [f"{self.kind} {name} = …"] * (self.value is not None)
+        return " or ".join([*forms, *[f"{self.kind} {name} {{ … }}"] * self.has_blocks])
 
 
 @frozen

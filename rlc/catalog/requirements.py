@@ -13,6 +13,7 @@ from rlc.catalog.environments import (
     code_of_data,
     env_facts,
     files_of,
+    functions_of,
     is_included,
     played_as,
     rubrics_of,
@@ -96,6 +97,8 @@ def requirements_of(stage: str, parts: Mapping[str, Any]) -> Iterator[Requiremen
     for name in ("data", "heldout"):
         if (data := parts.get(name)) is not None:
             yield from _of_data(data, name, stage)
+    for path, own in functions_of(parts):
+        yield Requirement("code", f"the function {own.target}", path, stage)
     loss = parts.get("loss")
     if isinstance(loss, LossPlan) and loss.program is not None:
         what = f"`{loss.name}` is traced with it"
@@ -174,8 +177,10 @@ def _of_env(env: EnvPlan, at: str) -> Iterator[Requirement]:
         else:
             yield _key(source.key, f"{at}.id", by)
     yield from _secrets(env.args.get("secrets"), f"{at}.args.secrets", by)
-    for path, code in code_of(env) if source.code else ():
-        if path == "id":
+    for path, code in code_of(env):
+        if code.kind == "weights":
+            yield Requirement("code", f"the function {code.target}", f"{at}.{path}", by)
+        elif source.code and path == "id":
             what = f"the Python module {code.target.rpartition(':')[0]}"
             yield Requirement("code", what, f"{at}.{path}", by)
     script = env.play.script if env.play is not None else None

@@ -185,7 +185,7 @@ def _with_step(
         code, message, advice = "RL0643", str(error), error.hint
         if isinstance(step, WeightedSum) and reads(scheme, "parts"):
             code, advice = "RL0774", "remove it: one `weighted_sum()` is enough"
-        elif isinstance(step, WeightedSum):
+        elif isinstance(step, WeightedSum) and scheme.function is None:
             code = "RL0789"
             message = "a moving average is one of returns, and components of a reward are added up"
             advice = "take out `weighted_sum()`, or compare the components within groups: `gdpo()`"
@@ -242,7 +242,7 @@ def _report_components(
     spans = {name.id: name.span for name in names_in(expr)}
     components = [name for name in program.inputs if name not in inputs]
     for env in envs if components else ():
-        known = _components(env)
+        known = components_of(env)
         names = [*inputs, *(known or ())]
         for name in components:
             span = spans.get(name, expr.span)
@@ -259,7 +259,7 @@ def _report_components(
     return True
 
 
-def _components(env: EnvPlan) -> tuple[str, ...] | None:
+def components_of(env: EnvPlan) -> tuple[str, ...] | None:
     """Return the components of an environment's reward; None if only a run can tell."""
     if not env.graders or with_role(env, "game") is not None:
         return None

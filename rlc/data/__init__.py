@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from rlc.data.digests import *
     from rlc.data.errors import *
     from rlc.data.examples import *
+    from rlc.data.functions.called import *
+    from rlc.data.functions.samples import *
     from rlc.data.grading.graders import *
     from rlc.data.grading.math_equivalence import *
     from rlc.data.grading.rewards import *
@@ -32,7 +34,7 @@ else:
         __name__,
         """
         about: TaskFacts about_row
-        calls: Code CodeKind PLAYER_SEES module_of_package
+        calls: Code CodeKind PLAYER_SEES SEES module_of_package
         chats: Chat read_chat read_pair read_prompt read_solved
         code: called explained exports_instead lacking lacks load_attribute load_module module_file
             parameter_names require_fits returned_numbers returns_text search_beside signature_of
@@ -42,6 +44,8 @@ else:
         errors: CodeError DataError FilePlace PackageMissingError at_place
         examples: Comparison LabelledReply hashed kept read_comparison read_labelled reader_of
             repeats
+        functions.called: AdvantageFunction ChoiceFunction WeightsFunction
+        functions.samples: PlayedEpisode SampleBatch
         grading.graders: Grader TRIED boxed completed final_answer is_right require_gradable
             tagged wrongly_graded
         grading.math_equivalence: SubprocessPool serve

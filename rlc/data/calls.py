@@ -8,11 +8,44 @@ from typing import Any, Literal
 from rlc.records import field, frozen
 
 CodeKind = Literal[
-    "reward", "comparison", "factory", "game", "executor", "reply", "program", "player", "taskset"
+    "reward",
+    "comparison",
+    "factory",
+    "game",
+    "executor",
+    "reply",
+    "program",
+    "player",
+    "taskset",
+    "advantage",
+    "choice",
+    "weights",
 ]
 
 # What a program that has a seat in a game may ask for, each by its name.
 PLAYER_SEES = ("observation", "legal_moves", "seed", "seat", "history")
+# What functions of the user's own may ask for, each by its name.
+SEES: Mapping[CodeKind, tuple[str, ...]] = {
+    "player": PLAYER_SEES,
+    "advantage": (
+        "rewards_N",
+        "tokens_N",
+        "episode_N",
+        "turns_R",
+        "total_R",
+        "length_R",
+        "group_R",
+        "env_R",
+        "role_R",
+        "truncated_R",
+        "failed_R",
+        "components",
+        "step",
+        "state",
+    ),
+    "choice": ("episodes",),
+    "weights": ("played_T", "reward_T", "solved_T", "last_T", "step"),
+}
 
 
 @frozen
@@ -23,9 +56,10 @@ class Code:
     ``factory``: ``args`` by keyword, and those of its parameters that are ``decided`` elsewhere:
     name -> the part of the recipe, or ``offered`` if they are needed; a file has the others, if
     ``by_row``; ``game``: ``args`` and a ``seed``; ``executor``: none;
-    ``reply``: its text; ``program``: the record of its run, and ``args``; ``player``: ``args``, and
-    those of :data:`PLAYER_SEES` that it names; ``taskset``: none, a module that lists a taskset of
-    verifiers, whose configuration is ``args``."""
+    ``reply``: its text; ``program``: the record of its run, and ``args``; ``player``,
+    ``advantage``, ``choice`` of episodes and ``weights`` of tasks: ``args``, and those of
+    :data:`SEES` that it names; ``taskset``: none, a module that lists a taskset of verifiers, whose
+    configuration is ``args``."""
 
     target: str
     kind: CodeKind

@@ -24,7 +24,7 @@ from threading import RLock
 from types import ModuleType
 from typing import Any
 
-from rlc.data.calls import PLAYER_SEES, Code, CodeKind
+from rlc.data.calls import SEES, Code, CodeKind
 from rlc.data.errors import CodeError, DataError, FilePlace, PackageMissingError
 from rlc.errors import Error, first_line
 
@@ -398,6 +398,9 @@ _RETURNS: Mapping[CodeKind, tuple[str, str]] = {
     "comparison": ("has to say which reply is better", "a number"),
     "reward": ("a reward is a number", "the reward"),
     "player": ("a move is a text", "the move"),
+    "advantage": ("an advantage is a number for each episode or turn", "the advantages"),
+    "choice": ("it chooses among episodes", "those that are learnt from"),
+    "weights": ("it says how often tasks are played", "a weight for each task"),
 }
 
 
@@ -406,10 +409,11 @@ def require_fits(code: Code, signature: Signature | None) -> None:
     target, kind, args = code.target, code.kind, code.args
     if kind == "game":
         require_takes(target, signature, {**args, "seed": None})
-    elif kind in ("factory", "player"):
+    elif kind == "factory" or kind in SEES:
         others = {name: f"it comes from the recipe's {by}" for name, by in code.decided.items()}
-        if kind == "player":
-            others = dict.fromkeys(PLAYER_SEES, "the game gives it")
+        if kind in SEES:
+            giver = "the game" if kind == "player" else "rlc"
+            others = dict.fromkeys(SEES[kind], f"{giver} gives it")
         for name, why in others.items():
             if name in args:
                 what = f"leave `{name}` out of the args of `{target}`: {why}"
@@ -417,6 +421,9 @@ def require_fits(code: Code, signature: Signature | None) -> None:
         passed = dict.fromkeys(
             name for name in _named(signature) if code.by_row or name in (*others, *code.offered)
         )
+        unknown = lacking(signature, {**args, **passed})
+        if kind in SEES and unknown and (meant := did_you_mean(unknown[0], SEES[kind])):
+            raise CodeError(f"`{target}` asks for `{unknown[0]}`, which it is not given", meant)
         require_takes(target, signature, {**args, **passed})
     elif kind == "program":
         if signature is not None:

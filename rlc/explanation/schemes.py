@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from rlc.algo import (
     AdvantageScheme,
@@ -53,6 +55,8 @@ _OF = {
 def scheme_formulas(scheme: AdvantageScheme) -> list[Formula]:
     """Return a scheme from rewards to advantages: the parts that its formula names, what decides
     which episodes have an advantage, then the advantage."""
+    if scheme.function is not None:
+        return [Formula(f"A = {called(scheme.function, scheme.args)}", _OWN)]
     *parts, result = formula(scheme.result)
     lines = dict.fromkeys(parts)
     conditions = []
@@ -63,6 +67,15 @@ def scheme_formulas(scheme: AdvantageScheme) -> list[Formula]:
             conditions.append(Formula(f"{what} {last.partition(' = ')[2]} = 0", _WHY[what]))
     found = [Formula(line) for line in lines]
     return [*found, *conditions, Formula(result, _OF[scheme.result.shape])]
+
+
+_OWN = "a function of your own, of the whole batch"
+
+
+def called(function: str, args: Mapping[str, Any]) -> str:
+    """Return a call of a function of the user's own, with its arguments."""
+    given = (f", {name} = {show(value, 'any')}" for name, value in args.items())
+    return f"{function}(…{''.join(given)})"
 
 
 _WHY = {"drop where": "nothing to compare", "stop where": "there is no advantage"}

@@ -23,6 +23,7 @@ from rlc.catalog import (
     with_role,
 )
 from rlc.explanation.layout import UNKNOWN, Lines, count, dollars, number, wrapped
+from rlc.explanation.schemes import called
 from rlc.explanation.stages import sampled
 from rlc.plan import (
     ANY,
@@ -302,7 +303,11 @@ def _environment(env: EnvPlan) -> Iterator[str]:
     else:
         most = f"at most {count(turns, 'turn')} of {reply:,} tokens"
         yield f"{most}: {turns * reply:,} sampled tokens a rollout"
-    if (curriculum := with_role(env, "curriculum")) is not None:
+    curriculum = with_role(env, "curriculum")
+    if curriculum is not None and "by" in curriculum.args:
+        by = called(curriculum.args["by"], curriculum.args["args"])
+        yield f"tasks are drawn by the weights that {by} gives them, a function of your own"
+    elif curriculum is not None:
         low, high, explore = (curriculum.args[n] for n in ("hopeless", "solved", "explore"))
         yield (
             f"tasks that at most {low:.0%} or at least {high:.0%} of the rollouts "

@@ -17,7 +17,7 @@ from rlc.catalog import (
     preference_traits,
 )
 from rlc.explanation.layout import ROOM, Lines, wrapped
-from rlc.explanation.schemes import Formula, reward_formulas, scheme_formulas
+from rlc.explanation.schemes import Formula, called, reward_formulas, scheme_formulas
 from rlc.lang.render import Paint
 from rlc.plan import (
     AdamPlan,
@@ -284,7 +284,10 @@ def _penalty(kl: KlPlan, paint: Paint) -> Lines:
     else:
         yield "log p_ref,t is read by the loss, and nothing is taken off the advantages"
     discount = f", discount = {kl.discount:g}" if kl.discount else ""
-    yield f"reference = {reference_name(kl.reference)}, coef = {kl.coef:g}{discount}"
+    coef = f"{kl.coef:g}"
+    if kl.final is not None:
+        coef += f", in even steps to {kl.final:g} in the last"
+    yield f"reference = {reference_name(kl.reference)}, coef = {coef}{discount}"
     yield paint.dim("the reference reads every sequence of a batch once")
 
 
@@ -376,6 +379,8 @@ def sampled(samples: Samples) -> Iterator[str]:
     kept = {"all": "", "solved": " that solve it", "best": ", the best of a task"}.get(
         keep.kind, f" with a reward of at least {keep.reward or 0:g}"
     )
+    if keep.function is not None:
+        kept = f" that {called(keep.function, keep.args or {})} chooses, a function of your own"
     yield f"{count:,} episodes of {env.name}{kept}, played by {whose(samples.model)}"
     most = f", of which at most {samples.per_task:,} are kept" if samples.per_task else ""
     each = "once" if samples.size == 1 else f"{samples.size:,} times"

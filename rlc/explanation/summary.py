@@ -119,8 +119,9 @@ def _imitation(stage: Training, rate: str) -> str:
 
 def _policy_gradient(stage: Training, rate: str) -> str:
     source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
-    scheme = "" if objective.advantage == NO_ADVANTAGE else f"{objective.advantage.name} with "
-    how = [f"{scheme}{objective.loss.name}", rate]
+    scheme = objective.advantage.function or objective.advantage.name
+    with_it = "" if objective.advantage == NO_ADVANTAGE else f"{scheme} with "
+    how = [f"{with_it}{objective.loss.name}", rate]
     if objective.kl is not None and objective.kl.coef:
         reference = reference_name(objective.kl.reference).strip('"')
         how.append(f"{objective.kl.coef:g} × KL to {reference}")

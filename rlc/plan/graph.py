@@ -257,6 +257,8 @@ def barriers(
     gradients take the gradient as it is, so it cannot be scaled once it is accumulated. The scores
     of a teacher do not depend on other tokens, so nothing waits for a batch of them.
     """
+    if advantage.function is not None:
+        yield Barrier("advantages", "advantage", f"`{advantage.function}` is given all of it")
     for path, node in statistics(advantage):
         over = scope_of(node)
         if over not in ("group", "role"):

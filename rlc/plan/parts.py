@@ -206,12 +206,21 @@ class KlPlan(Record):
     """A penalty on the distance from a reference, taken off the advantages. With a ``coef`` of 0
     there is none, and a loss reads the reference's logprobs.
 
-    With a ``discount`` each token also answers for the later ones.
+    With a ``discount`` each token also answers for the later ones. With a ``final`` coefficient it
+    goes there from ``coef``, in even steps from the first of the stage to the last.
     """
 
     reference: ModelState
     coef: float
     discount: float
+    final: float | None = field(default=None, metadata={IF_ANY: True})
+
+    def at(self, step: int, steps: int) -> KlPlan:
+        """Return the penalty of one of the ``steps`` of a stage."""
+        if self.final is None or steps == 1:
+            return self
+        share = (step - 1) / (steps - 1)
+        return evolve(self, coef=(1 - share) * self.coef + share * self.final)
 
 
 @frozen
@@ -335,10 +344,13 @@ class TeacherPlan(Record):
 @frozen
 class KeepPlan(Record):
     """Which of the episodes of a task are learnt from: ``all`` that did not fail, those that are
-    ``solved``, the ``best`` one, or those with a reward of ``at_least`` ``reward``."""
+    ``solved``, the ``best`` one, those with a reward of ``at_least`` ``reward``, or those that a
+    ``function`` of the user's own chooses."""
 
-    kind: Literal["all", "solved", "best", "at_least"]
+    kind: Literal["all", "solved", "best", "at_least", "function"]
     reward: float | None = None
+    function: str | None = field(default=None, metadata={IF_ANY: True})
+    args: dict[str, Any] | None = field(default=None, metadata={IF_ANY: True})
 
 
 def teacher_of(teachers: tuple[TeacherPlan, ...], env: str) -> TeacherPlan | None:

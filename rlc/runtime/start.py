@@ -13,6 +13,7 @@ from rlc.catalog import (
     WeightsError,
     code_of_data,
     find_weights,
+    functions_of,
     is_run_weights,
     located_files,
     provide_keys,
@@ -31,7 +32,7 @@ from rlc.plan import (
     evaluations_of,
     plan_hash,
 )
-from rlc.plan.leaves import asked_models
+from rlc.plan.leaves import asked_models, children_of
 from rlc.pricing import STATE_PRICES, StageCost, judged_before, stage_costs, unknown_prices
 from rlc.runtime.journal.folder import RunFolder, command
 from rlc.runtime.journal.runs import NOTHING_LEARNT
@@ -113,9 +114,11 @@ def _missing_keys(needed: Sequence[Requirement]) -> Iterator[str]:
 
 
 def _data_code(plan: Plan) -> Iterator[str]:
-    """Yield problems of Python code that makes the data of stages."""
+    """Yield problems of Python code that makes the data of stages, or is called by them."""
     search_beside(plan.recipe)
-    for code in (code for s in plan.stages for code in filter(None, map(code_of_data, s.data))):
+    made = (code for s in plan.stages for code in filter(None, map(code_of_data, s.data)))
+    called = (code for s in plan.stages for _, code in functions_of(children_of(s) or {}))
+    for code in (*made, *called):
         try:
             require_fits(code, signature_of(load_attribute(code.target)))
         except DataError as error:

@@ -175,7 +175,7 @@ def test_a_script_says_what_was_expected_and_refuses_what_it_cannot_hold() -> No
     text = script(plan_of("main.steps <= 20", text=RECIPE))
     assert "Expected, and so when this was written: main.steps <= 20" in text
     compile(text, "train.py", "exec")
-    with pytest.raises(EmitError, match=r"`expect main\.reward > 0\.5`: a script judges nothing"):
+    with pytest.raises(EmitError, match=r"`expect main\.reward > 0\.5`: a script judges what it"):
         script(plan_of("main.reward > 0.5", text=RECIPE))
 
 

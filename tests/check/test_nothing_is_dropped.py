@@ -132,6 +132,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "builder": ('"a.b:c"', '"a.b:d"'),
     "factory": ('"a.b:c"', '"a.b:d"'),
     "function": ('"a.b:c"', '"a.b:d"'),
+    "by": ('"a.b:c"', '"a.b:d"'),
     "executor": ('"a.b:c"', '"a.b:d"'),
     "program": ('"a.b:c"', '"a.b:d"'),
     "encode": ('"a.b:c"', '"a.b:d"'),
@@ -335,6 +336,7 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
     """A recipe that calls a builtin with an argument."""
     arguments = {p.name: values_of(p)[0] for p in builtin.params if p.required}
     arguments |= NEEDED.get(param.name, {}) | NEEDED.get((builtin.kind, builtin.name), {})
+    arguments |= NEEDED.get((builtin.name, param.name), {})
     if param.only_if is not None:
         other, (allowed, *_) = param.only_if
         arguments.setdefault(other, allowed)
@@ -406,6 +408,7 @@ NEEDED: dict[object, dict[str, str]] = {
     "question": {"data": '"rows.jsonl"'},
     "answer": {"data": '"rows.jsonl"'},
     "as_of": {"sample": "$1"},
+    ("curriculum", "args"): {"by": '"a.b:c"'},
     ("env", "agent"): {"program": '"a.b:c"', "tasks": "problems(gsm8k)"},
     ("env", "rows"): {"grader": 'grade_with("a.b:c")'},
     ("data", "samples"): {"model": "policy", "keep": "all"},

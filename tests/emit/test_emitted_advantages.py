@@ -17,7 +17,7 @@ from rlc.algo.columns import advantage_functions, unwritten
 from rlc.catalog.index import builtins_of
 
 SCHEMES = [
-    *(f"{preset.name}()" for preset in builtins_of("advantage")),
+    *(one.usage() for one in builtins_of("advantage") if one.usage() == f"{one.name}()"),
     "grpo(singleton = drop, constant = drop)",
     "returns() |> baseline(mean, over = env, singleton = raw) |> scale(std, over = group)",
     "returns() |> baseline(mean, over = group, singleton = raw) |> scale(std, over = batch)",

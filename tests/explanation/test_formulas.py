@@ -8,7 +8,7 @@ from golden import check_golden
 from plan_recipes import first_train, planned, recipe
 from stage_parts import flat
 
-from rlc.catalog.index import names_of
+from rlc.catalog.index import builtins_of
 from rlc.explanation.schemes import scheme_formulas
 
 MORE = (
@@ -24,10 +24,12 @@ MORE = (
     "returns() |> baseline(mean, over = role, singleton = drop) |> weighted_sum()",
 )
 
+USAGES = [builtin.usage() for builtin in builtins_of("advantage")]
+
 
 def test_schemes_print_as_their_formulas() -> None:
     lines = []
-    for scheme in (*(f"{name}()" for name in names_of("advantage")), *MORE):
+    for scheme in (*(one for one in USAGES if one.endswith("()")), *MORE):
         plan = planned(recipe("quickstart"), f"main.advantage={scheme}")
         formulas = scheme_formulas(flat(first_train(plan)).advantage)
         lines += [scheme, *(f"  {one.text}   {one.remark}".rstrip() for one in formulas), ""]

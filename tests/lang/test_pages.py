@@ -58,6 +58,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "train main {\n  env = own\n  …\n}\n"
         )
         (folder / f"{name}.rl").write_text(text, encoding="utf-8")
+    for name in ("uncentred", "centred"):
+        text = complete(f'train main {{\n  advantage = python("credit.py:{name}")\n  …\n}}\n')
+        (folder / f"{name}.rl").write_text(text, encoding="utf-8")
     tracked = complete('train main {\n  track = wandb(project = "guess")\n  …\n}\n')
     (folder / "tracked.rl").write_text(tracked, encoding="utf-8")
     (folder / "stages.rl").write_text(RECIPE + EVALUATED, encoding="utf-8")
@@ -130,6 +133,8 @@ def write_rows(folder: Path) -> None:
         "\n\ndef alone(reply, row):\n    return reply.strip() == row['answer']\n",
         "works.py": "def make():\n    ...\n",
         "fails.py": "def make():\n    ...\n\nSIZE = 1 / 0\n",
+        "credit.py": "def centred(total_R):\n    return total_R - total_R.mean()\n"
+        "\n\ndef uncentred(total_R):\n    return total_R - total_R[1:].mean\n",
         "mazes.py": "def make(size=4):\n    ...\n",
         "judge.j2": "{{ task }} {{ reply }} {{ rubric }} Score it from 1 to 10, in <score>.",
         "board.j2": "{{ observation }} Put your move in \\boxed{}.",

@@ -267,6 +267,7 @@ def executed(plan: Training, kinds: Sequence[str], seed: int) -> list[Any]:
         observer=Observer(),
         auxiliary=None,  # type: ignore[arg-type]
         averages=None,
+        own=None,
         heldout={},
         moments=moments,
         kinds=kinds,

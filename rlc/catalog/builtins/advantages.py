@@ -21,9 +21,20 @@ from rlc.algo import (
     WeightedSum,
     formula_texts,
     scheme_of,
+    scheme_of_function,
     scheme_of_returns,
 )
-from rlc.catalog.records import Args, Builtin, Param, builtin, number, optional, share, word
+from rlc.catalog.builtins.sources import ARGS, function
+from rlc.catalog.records import (
+    Args,
+    Builtin,
+    Param,
+    builtin,
+    number,
+    optional,
+    share,
+    word,
+)
 from rlc.records import evolve
 
 SCOPES = ("group", "role", "env", "batch_role", "batch")
@@ -105,6 +116,15 @@ PRESETS = (
         _returns,
         (evolve(_GAMMA, optional=True), CONSTANT),
         example="advantage = returns(gamma = 0.95) |> baseline(leave_one_out, over = group)",
+    ),
+    builtin(
+        "python",
+        "advantage",
+        "a function of one's own that gives the advantages of a whole batch",
+        lambda args: scheme_of_function("python", args.function, args.args),
+        function("function", "advantage"),
+        ARGS,
+        example='advantage = python("credit.py:advantages", args = { decay = 0.9 })',
     ),
 )
 

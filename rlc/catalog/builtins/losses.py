@@ -18,6 +18,7 @@ from rlc.catalog.records import (
     builtin,
     count,
     number,
+    optional,
     share,
     text,
 )
@@ -105,6 +106,11 @@ def _aggregate(
     return builtin(name, "aggregate", doc, build, *params, **own)
 
 
+def _reference(args: Args) -> KlPlan:
+    final: Any = None if args.final.data is None else args.final  # not a part of most plans
+    return KlPlan(**{**args.values, "final": final})
+
+
 LOSSES = (
     *(_loss(name, *known) for name, known in _SERVED.items()),
     _aggregate(
@@ -152,7 +158,7 @@ LOSSES = (
         "reference",
         "kl",
         "takes the distance from a reference model off the advantages, token by token",
-        lambda args: KlPlan(**args.values),
+        _reference,
         text(
             "reference",
             "a base model (`policy.base`), a model, a stage as it ends, or the path of saved "
@@ -164,6 +170,14 @@ LOSSES = (
             "coef", "strength; 0: the logprobs are for a loss that reads `ref`", low=0, high=100
         ),
         KL_DISCOUNT,
+        optional(
+            "final",
+            "float",
+            "strength in the last step, to which it goes in a straight line; none: that of the "
+            "first",
+            low=0,
+            high=100,
+        ),
         formula=(
             "d_t = log q_t − log p_ref,t",
             "A_t = A_t + coef (mean(d) − d_t)",

@@ -34,6 +34,7 @@ from rlc.catalog.records import (
     text,
     word,
 )
+from rlc.data import SEES, CodeKind
 from rlc.plan import (
     HUB_DATASET,
     EnvPlan,
@@ -155,6 +156,12 @@ _REPLIED = word(
     "stop",
 )
 _SUFFIX = text("suffix", "added to each question", "")
+
+
+def function(name: str, kind: CodeKind, **more: Any) -> Param:
+    """Return a parameter that names a function which is given what it asks for by name."""
+    doc = f"where the function is; it asks by name for {', '.join(SEES[kind])}"
+    return code(name, doc, kind, **more)
 
 
 def _file_name(args: Args) -> str:

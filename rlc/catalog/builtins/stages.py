@@ -20,6 +20,7 @@ from rlc.catalog.builtins.sources import (
     SPLIT,
     USUAL,
     WHERE_ROWS_ARE,
+    function,
 )
 from rlc.catalog.records import (
     Args,
@@ -235,6 +236,18 @@ TEACHERS = (
         lambda args: KeepPlan("at_least", args.reward),
         number("reward", "the least reward"),
         example="data = samples(big, env = guess, n = 1_000, keep = at_least(0.5))",
+    ),
+    builtin(
+        "python",
+        "keep",
+        "those that a function of one's own chooses among the episodes of a task",
+        lambda args: KeepPlan("function", None, args.function, args.args),
+        function("function", "choice"),
+        ARGS,
+        example=(
+            "data = samples(big, env = guess, n = 512, samples_per_task = 4,\n"
+            '  keep = python("choice.py:shortest"))'
+        ),
     ),
 )
 DEFAULT_SAMPLING = SamplingPlan(1_024)

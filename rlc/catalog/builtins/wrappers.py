@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rlc.catalog.builtins.sources import ARGS, function
 from rlc.catalog.builtins.training import GROUP_SIZE, STOP
 from rlc.catalog.records import (
     BOX,
@@ -99,12 +100,20 @@ def _workers(args: Args) -> StepPlan:
     return StepPlan("workers", {**kept, "kind": kind})
 
 
+def _curriculum(args: Args) -> StepPlan:
+    """Return a step with a function that weighs tasks, or with limits of what it passes over."""
+    names = ("by", "args") if args.by.data is not None else ("hopeless", "solved", "explore")
+    kept = {name: args.values[name] for name in names}
+    return StepPlan("curriculum", kept | ({"args": args.args} if args.args.data else {}))
+
+
 def _rollouts(args: Args) -> RolloutsPlan:
     given = {n: as_float(v) if n.endswith("timeout") else v for n, v in args.values.items()}
     return RolloutsPlan(group=given.pop("group_size"), **given)
 
 
 _RAY = "ray"
+_UNWEIGHED = ("by", ("none",))  # with which alone the limits of a curriculum have an effect
 _OF_CLUSTER = (
     number("cpus", "CPUs that each actor reserves", 1.0, low=0, only_if=("kind", (_RAY,))),
     Param(
@@ -327,11 +336,19 @@ WRAPPERS = (
     ),
     _wrapper(
         "curriculum",
-        "passes over tasks that were always solved, or never, when they were last played",
+        "passes over tasks that were always solved, or never, when they were last played, or draws "
+        "tasks by weights that a function of one's own gives them",
         WrapperTraits("curriculum"),
-        share("hopeless", "at most this share of a task's rollouts solved it", 0.0),
-        share("solved", "at least this share of a task's rollouts solved it", 1.0),
-        share("explore", "share of those that are played all the same", 0.1),
+        share(
+            "hopeless", "at most this share of a task's rollouts solved it", 0.0, only_if=_UNWEIGHED
+        ),
+        share(
+            "solved", "at least this share of a task's rollouts solved it", 1.0, only_if=_UNWEIGHED
+        ),
+        share("explore", "share of those that are played all the same", 0.1, only_if=_UNWEIGHED),
+        function("by", "weights", default=None, optional=True),
+        ARGS,
+        build=_curriculum,
         example='env = problems("sums.jsonl", grader = math) |> curriculum(explore = 0.2)',
     ),
     _wrapper(

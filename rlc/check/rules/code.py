@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from inspect import Signature
+from typing import TYPE_CHECKING
 
 from rlc.algo import INPUTS, outweighing
 from rlc.catalog import (
     Param,
     judges_of,
+    max_turns,
     opponent_name,
     opponent_traits,
+    roles_of,
     source_traits,
     with_role,
 )
@@ -45,8 +48,11 @@ from rlc.lang import Label
 from rlc.plan import EnvPlan, GraderPlan, file_part
 from rlc.records import evolve
 
+if TYPE_CHECKING:
+    from rlc.data import SampleBatch  # imported where a batch is made: few recipes need one
+
 NOT_THERE, DOES_NOT_FIT, FAILS, NO_REWARD = "RL0510", "RL0511", "RL0512", "RL0534"
-UNREWARDED, NOT_PLAYED = "RL0807", "RL0808"
+UNREWARDED, NOT_PLAYED, FAILS_ON = "RL0807", "RL0808", "RL0517"
 
 
 def check_code(
@@ -175,13 +181,36 @@ def _report_components(view: StageView, env: EnvPlan, code: Code, keys: tuple[st
             )
 
 
+_FOUND = {"import": FAILS, "reward": NO_REWARD, "trial": FAILS_ON}
+_MOST_MEMBERS = 8  # of a group of a generated batch
+
+
+def _sample(view: StageView, env: EnvPlan | None) -> SampleBatch:
+    """Return a batch like those of a stage, as far as its environments are known."""
+    from rlc.check.pipelines import components_of
+    from rlc.data import SampleBatch
+
+    envs = tuple(view.parts.get("envs", ())) if env is None else (env,)
+    data = view.parts.get("data")
+    envs = envs or tuple(data.environments if data is not None else ())
+    known = [components_of(one) for one in envs]
+    names = None if None in known else {name for one in known for name in one or ()}
+    return SampleBatch(
+        tuple(one.name for one in envs),
+        tuple(dict.fromkeys(role for one in envs for role in roles_of(one))) or ("",),
+        None if names is None else tuple(sorted(names)),
+        min(_MOST_MEMBERS, max((one.rollouts.group for one in envs), default=1)),
+        min(3, max((max_turns(one) or 3 for one in envs), default=1)),
+    )
+
+
 _CHARACTERS, _LONGEST = 3, 10_000  # of a token, and of a reply that is tried
 
 
 def _try(
     view: StageView, env: EnvPlan | None, path: str, code: Code, rows: StageRows | None
 ) -> None:
-    from rlc.data import TRIED_OWN, CodeTrial, MisnamedError
+    from rlc.data import SEES, TRIED_OWN, CodeTrial, MisnamedError
 
     recipe, grader, answer = view.origins.span.source.name, None, None
     target = view.located(code.target) if file_part(code.target) != code.target else code.target
@@ -196,7 +225,8 @@ def _try(
     longest = min(_LONGEST, _CHARACTERS * ((env and env.rollouts.max_tokens) or 0))
     together = () if env is None or grader is None else _together(view, env, grader.name)
     coef = env.args.get("format_coef", 0.0) if env is not None else 0.0
-    given = grader, answer, asked, longest, together, coef
+    batch = _sample(view, env) if code.kind in SEES and code.kind != "player" else None
+    given = grader, answer, asked, longest, together, coef, batch
     trial = CodeTrial(recipe, evolve(code, target=target), *given)
     assert view.reader is not None
     tried = view.reader.tried(trial)
@@ -235,7 +265,7 @@ def _try(
             advice = known_values(others, unknown) if others else f"remove `{unknown}`"
         view.error(NO_REWARD, path, what, advice, *marks)
     else:
-        found = FAILS if failed.step == "import" else NO_REWARD
+        found = _FOUND[failed.step]
         marks += labels(error.place, error.place.path, "for this row") if error.place else []
         view.error(found, path, what, error.hint, *marks)
 

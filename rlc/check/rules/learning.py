@@ -337,7 +337,10 @@ def _weighable(view: StageView) -> None:
 
 @rule("kl")
 def _penalty_leaves_the_reward(view: StageView) -> None:
-    coef = view.kl.coef if view.kl is not None else 0
+    coef = max(view.kl.coef, view.kl.final or 0) if view.kl is not None else 0
+    if view.kl is not None and view.kl.final is not None and not view.kl.coef:
+        message = "`final` has no effect: with a `coef` of 0 there is no penalty in any step"
+        view.error("RL0312", "kl.final", message, "begin above 0, for example `coef = 0.001`")
     if coef > 1:
         message = f"a nat away from the reference costs {coef:g}, more than any answer earns"
         view.warning("RL0440", "kl.coef", message, "0.001 to 0.1 is usual")

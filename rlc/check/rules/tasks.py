@@ -16,6 +16,7 @@ from rlc.catalog import (
     env_facts,
     files_of,
     find_builtin,
+    functions_of,
     grader_traits,
     have_tasks_in_common,
     names_of,
@@ -29,7 +30,7 @@ from rlc.catalog import (
 from rlc.check.rules.view import StageView, rule, rule_on_envs, teacher_paths
 from rlc.check.scope import advice_for_file, known_values
 from rlc.lang import Label
-from rlc.plan import EnvPlan, base_split, hub_dataset
+from rlc.plan import EnvPlan, base_split, file_part, hub_dataset
 from rlc.records import evolve
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ def _curriculum_chooses(view: StageView, env: EnvPlan) -> None:
     elif env_facts(env).uncounted and env.args["samples"] is None:
         message = f"{remembers} it is not known how many `{env.name}` has"
         view.error("RL0320", path, message, "give the number: `samples = 1_000` in its source")
+    if "by" in args:
+        return
+    if "args" in args:
+        message = f"`{curriculum.name}()` has `args` for a function, and none that weighs tasks"
+        view.error("RL0312", f"{path}.args.args", message, "name it: `by = …`, or remove them")
     if args["hopeless"] >= args["solved"]:
         message = "every task that was played is passed over: hopeless, or solved, or both"
         advice = "the share `hopeless` is below `solved`, for example 0% and 100%"
@@ -292,6 +298,29 @@ def _builders_are_there(view: StageView) -> None:
             from rlc.check.rules.code import check_code
 
             check_code(view, f"{name}.builder", code)
+
+
+@rule("advantage")
+def _advantages_can_be_made(view: StageView) -> None:
+    _check_functions(view, "advantage")
+
+
+@rule("data")
+def _episodes_can_be_chosen(view: StageView) -> None:
+    _check_functions(view, "data")
+
+
+def _check_functions(view: StageView, part: str) -> None:
+    """Look at the functions of the user's own that a part of a stage names."""
+    for path, code in functions_of({part: view.parts[part]}) if view.reader is not None else ():
+        from rlc.check.rules.code import check_code
+
+        file = file_part(code.target)
+        if file != code.target and not view.has_file(file):
+            message = f'there is no file "{(place := view.located(file))}"'
+            view.error("RL0001", path, message, advice_for_file(place))
+        else:
+            check_code(view, path, code)
 
 
 @rule()

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rlc.data.about import ID
 from rlc.data.calls import Code
@@ -33,6 +33,9 @@ from rlc.data.grading.unearned import WITHOUT_ANSWER, UnearnedReply, unearned
 from rlc.data.rows import DataRow, first_of
 from rlc.plan import GraderPlan
 from rlc.records import asdict, evolve, field, frozen
+
+if TYPE_CHECKING:
+    from rlc.data.functions.samples import SampleBatch
 
 Messages = Sequence[Mapping[str, Any]]
 _T = TypeVar("_T")
@@ -368,13 +371,14 @@ def _in_time(call: Callable[[], _T], seconds: float | None = None) -> _T:
     return done.result(_TRIAL_SECONDS if seconds is None else max(seconds, 0.0))
 
 
-Step = Literal["import", "call", "reward"]
+Step = Literal["import", "call", "reward", "trial"]
 
 
 @frozen
 class CodeFailure:
-    """What is wrong with code, found when it was imported, compared with its ``call``, or tried as
-    a ``reward``. ``places``: where in the user's own code the error was raised, then who called."""
+    """What is wrong with code, found when it was imported, compared with its ``call``, tried as a
+    ``reward``, or in a ``trial`` on a generated batch. ``places``: where in the user's own code the
+    error was raised, then who called."""
 
     step: Step
     error: DataError
@@ -398,7 +402,7 @@ class TriedCode:
 class CodeTrial:
     """Code to be tried. A reward, as ``grader``, is given the first ``rows`` with their prompts,
     and replies of up to ``longest`` characters; so are all ``graders`` together, if there are
-    any."""
+    any. Functions of batches, of episodes and of tasks are called with those of a ``batch``."""
 
     recipe: str
     code: Code
@@ -408,6 +412,7 @@ class CodeTrial:
     longest: int = 0
     graders: tuple[GraderPlan, ...] = ()
     format_coef: float = 0.0
+    batch: SampleBatch | None = None
 
     def tried(self) -> TriedCode:
         """Return what came of it. Blocks until a process has tried it."""
@@ -443,6 +448,12 @@ class CodeTrial:
             function = load_attribute(self.code.target)
             step = "call"
             require_fits(self.code, signature_of(function))
+            if self.batch is not None:
+                from rlc.data.functions.called import FUNCTIONS
+
+                step = "trial"
+                FUNCTIONS[self.code.kind](self.code).try_on(self.batch)
+                return TriedCode()
             step = "reward"
             if self.grader is not None:
                 asked = {id(row): messages for row, messages in self.rows}

@@ -209,6 +209,10 @@ def _values(stage: Training) -> Iterator[tuple[str, str]]:
     loss, weighs = loss_traits(objective.loss), aggregate_traits(objective.aggregate.kind).over
     if source.overlap.kind != "synchronous":
         yield "overlap", f"`{source.overlap.kind}()`: a script samples, then trains"
+    if (function := objective.advantage.function) is not None:
+        yield "advantage", f"`{function}`: a script calls no function of one's own"
+    if objective.kl is not None and objective.kl.final is not None:
+        yield "kl", "`final`: a script keeps the strength of the first step"
     if objective.observations is not None:
         yield "observations", "`observations`: a script learns from replies alone"
     for teacher in objective.teacher:

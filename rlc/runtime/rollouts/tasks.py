@@ -7,11 +7,15 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
-from rlc.algo import draw
-from rlc.catalog import with_role
+from rlc.algo import Floats, draw
+from rlc.catalog import code_of, with_role
+from rlc.data import WeightsFunction
 from rlc.envs import JUDGE, PlayableEnv, TaskKey
+from rlc.plan import EnvPlan
 from rlc.runtime.records import Rollout, grouped
 from rlc.seeds import derive_seed
 
@@ -35,9 +39,9 @@ class Curriculum:
     _shares: dict[int, float] = field(factory=dict, init=False)
     _pending: dict[int, Mapping[int, float]] = field(factory=dict, init=False)
 
-    def learn(self, step: int, solved: Mapping[int, float]) -> None:
-        """Record the shares that a step measured, by the number of the task."""
-        self._pending[step] = solved
+    def learn(self, step: int, lesson: Lesson) -> None:
+        """Record the shares that a step measured."""
+        self._pending[step] = lesson.solved
 
     def know(self, step: int) -> None:
         """Use what was learned up to the end of ``step`` from now on."""
@@ -64,11 +68,99 @@ class Curriculum:
         }
 
 
+@frozen
+class Lesson:
+    """What a step's rollouts have taught of tasks, by their numbers: the shares that solved each,
+    and the mean reward of those that did not fail."""
+
+    solved: Mapping[int, float]
+    rewards: Mapping[int, float]
+
+
+@define
+class WeightedTasks:
+    """The tasks of one environment, drawn by weights that a function of the user's own gives them.
+
+    The function is called at the beginning of each step, with what the steps that count until then
+    have taught. A task that is drawn is not drawn again in the step, as long as there are others.
+    """
+
+    count: int
+    seed: int
+    weigh: WeightsFunction
+    _history: dict[str, npt.NDArray[Any]] = field(init=False)
+    _pending: dict[int, Lesson] = field(factory=dict, init=False)
+    _weights_T: Floats = field(factory=lambda: np.zeros(0), init=False)
+    _left_T: Floats = field(factory=lambda: np.zeros(0), init=False)
+
+    @_history.default
+    def _nothing_played(self) -> dict[str, npt.NDArray[Any]]:
+        counts = {name: np.zeros(self.count, np.int64) for name in ("played_T", "last_T")}
+        return counts | {n: np.full(self.count, np.nan) for n in ("reward_T", "solved_T")}
+
+    def learn(self, step: int, lesson: Lesson) -> None:
+        """Record what a step taught."""
+        self._pending[step] = lesson
+
+    def know(self, step: int) -> None:
+        """Use what was learned up to the end of ``step`` from now on."""
+        for earlier in sorted(known for known in self._pending if known <= step):
+            self._learn(earlier, self._pending.pop(earlier))
+        given = {name: value_T.copy() for name, value_T in self._history.items()}
+        self._weights_T = self.weigh({**given, "step": step + 1})
+        self._left_T = self._weights_T.copy()
+
+    def _learn(self, step: int, lesson: Lesson) -> None:
+        played_T, reward_T = self._history["played_T"], self._history["reward_T"]
+        for row, reward in lesson.rewards.items():
+            played_T[row] += 1
+            before = reward_T[row] if played_T[row] > 1 else reward
+            reward_T[row] = before + (reward - before) / played_T[row]
+            self._history["solved_T"][row] = lesson.solved[row]
+            self._history["last_T"][row] = step
+
+    def next(self, position: int) -> int:
+        """Return the first position from there on of the task that is drawn."""
+        uniform = Random(derive_seed(self.seed, "curriculum", position)).random()
+        if not self._left_T.any():
+            self._left_T = self._weights_T.copy()
+        ends_T = np.cumsum(self._left_T)
+        drawn = int(np.searchsorted(ends_T, uniform * ends_T[-1], side="right"))
+        row = min(drawn, int(np.flatnonzero(self._left_T)[-1]))  # it may be rounded up to the end
+        self._left_T[row] = 0.0
+        return position + (row - position) % self.count
+
+    def metrics(self) -> dict[str, float]:
+        """Return the share of all tasks that were played."""
+        return {"known": float((self._history["played_T"] > 0).mean())}
+
+
 def solved_share(rollouts: Iterable[Rollout]) -> float | None:
     """Return the share of a group that solved its task, failures aside; None if all failed."""
-    deciding = [r for r in rollouts if r.role in ("", JUDGE) and r.error is None]
+    deciding = _deciding(rollouts)
     return fmean(r.solved for r in deciding) if deciding else None
 
+
+def mean_reward(rollouts: Iterable[Rollout]) -> float:
+    """Return the mean reward of the same rollouts; 0 if all failed."""
+    return fmean([r.reward for r in _deciding(rollouts)] or [0.0])
+
+
+def _deciding(rollouts: Iterable[Rollout]) -> list[Rollout]:
+    return [r for r in rollouts if r.role in ("", JUDGE) and r.error is None]
+
+
+def _chooser(
+    env: EnvPlan, count: int, seed: int, args: Mapping[str, Any]
+) -> Curriculum | WeightedTasks:
+    """Return what chooses among the tasks of an environment with a curriculum."""
+    if "by" not in args:
+        return Curriculum(count=count, seed=seed, **args)
+    code = next(code for _, code in code_of(env) if code.kind == "weights")
+    return WeightedTasks(count, seed, WeightsFunction(code))
+
+
+_TAUGHT = ("solved", "rewards")  # what cursors keep of a lesson
 
 SPARES = 1_000_000_000  # the first number of a task that replaces another
 
@@ -107,7 +199,7 @@ class TaskStream:
     names: tuple[str, ...]
     step: int = 0  # the last step whose tasks are sampled
     size: int | None = None  # members of a group; None: as each environment says
-    curricula: Mapping[str, Curriculum] = field(factory=dict)
+    curricula: Mapping[str, Curriculum | WeightedTasks] = field(factory=dict)
     _sampled: dict[int, list[Task]] = field(factory=dict, init=False)
     _cursors: dict[int, dict[str, int]] = field(factory=dict, init=False)
     _rows: dict[tuple[str, int], int] = field(factory=dict, init=False)
@@ -121,19 +213,22 @@ class TaskStream:
         cursors: Sequence[Mapping[str, Any]],
     ) -> TaskStream:
         """Return the stream after the steps that left these cursors."""
-        curricula = {}
+        curricula = dict[str, Curriculum | WeightedTasks]()
         for name, env in envs.items():
             if (wrapper := with_role(env.plan, "curriculum")) is not None:
                 assert env.count is not None, "the rules of the checker ensure it"
                 stream = derive_seed(seed, *names, name)
-                curricula[name] = Curriculum(count=env.count, seed=stream, **wrapper.args)
+                curricula[name] = _chooser(env.plan, env.count, stream, wrapper.args)
         for step, cursor in enumerate(cursors, start=1):
             for name, curriculum in curricula.items():
-                solved = cursor[f"{name}.solved"]
-                curriculum.learn(step, {int(row): share for row, share in solved.items()})
+                taught = (cursor.get(f"{name}.{what}", {}) for what in _TAUGHT)
+                curriculum.learn(
+                    step, Lesson(*({int(n): v for n, v in of.items()} for of in taught))
+                )
         last = dict(cursors[-1]) if cursors else new_cursor(list(envs))
         for name in curricula:
-            last.pop(f"{name}.solved", None)
+            for what in _TAUGHT:
+                last.pop(f"{name}.{what}", None)
         last = {name: last[name] for name in last if not name.startswith(".")}
         return cls(envs, last, seed, names, len(cursors), curricula=curricula)
 
@@ -170,13 +265,16 @@ class TaskStream:
         groups = grouped(rollouts, lambda rollout: rollout.group)
         for env, curriculum in self.curricula.items():
             found = {
-                self._rows.pop(group): solved_share(members)
+                self._rows.pop(group): (solved_share(members), mean_reward(members))
                 for group, members in groups.items()
                 if group[0] == env
             }
-            shares = {row: share for row, share in found.items() if share is not None}
-            curriculum.learn(step, shares)
-            cursor[f"{env}.solved"] = shares
+            solved = {row: share for row, (share, _) in found.items() if share is not None}
+            lesson = Lesson(solved, {row: found[row][1] for row in solved})
+            curriculum.learn(step, lesson)
+            cursor[f"{env}.solved"] = solved
+            if isinstance(curriculum, WeightedTasks):
+                cursor[f"{env}.rewards"] = lesson.rewards
         return cursor
 
     def metrics(self) -> dict[str, float]:

@@ -16,8 +16,9 @@ from typing import Any
 
 from attrs import asdict, define, evolve, field, frozen
 
-from rlc.catalog import DEFAULT_FAILURE, DEFAULT_SAMPLING
+from rlc.catalog import DEFAULT_FAILURE, DEFAULT_SAMPLING, functions_of
 from rlc.chat import AS_PLAYED, ViewChange, chunks_of, encoded_reply
+from rlc.data import ChoiceFunction, PlayedEpisode
 from rlc.envs import AsyncEpisode, Oracle, PlayableEnv, all_of, find_oracle
 from rlc.plan import (
     AnyData,
@@ -56,7 +57,8 @@ WAVE, LARGE_WAVE = 64, 512  # tasks played side by side: on this machine, on a s
 @frozen
 class KeptEpisode:
     """One episode as it is kept: its sequences, none if it failed, and its reward. ``task`` numbers
-    the environment's tasks, ``digest`` is the same for all episodes from one first observation."""
+    the environment's tasks, ``digest`` is the same for all episodes from one first observation;
+    ``components`` are those of the reward, and ``tokens`` those that were sampled."""
 
     env: str
     task: int
@@ -67,6 +69,8 @@ class KeptEpisode:
     solved: bool
     actions: Sequence[str] = field(repr=False)
     sequences: Sequence[Mapping[str, Any]] = field(repr=False)  # those of TokenSequence.written
+    components: Mapping[str, float] = field(factory=dict)
+    tokens: int = 0
 
     @classmethod
     def of(cls, rollout: Rollout, sequences: Sequence[TokenSequence]) -> KeptEpisode:
@@ -80,7 +84,14 @@ class KeptEpisode:
             rollout.solved,
             [turn.action for turn in rollout.turns],
             [sequence.written() for sequence in sequences] if rollout.turns else [],
+            {name: sum(value_T) for name, (_, value_T) in rollout.components.items()},
+            sum(len(turn.tokens) for turn in rollout.turns),
         )
+
+    def played(self) -> PlayedEpisode:
+        """Return what a function of the user's own is told of it."""
+        told = self.reward, self.solved, dict(self.components), self.tokens
+        return PlayedEpisode(self.task, tuple(self.actions), *told)
 
     def example(self) -> dict[str, Any]:
         """Return the example of a supervised stage."""
@@ -189,6 +200,12 @@ class SampleSelection:
 
     plan: Samples
     _kept: Counter[str] = field(factory=Counter, init=False)
+    _choose: ChoiceFunction | None = field(init=False)
+
+    @_choose.default
+    def _load(self) -> ChoiceFunction | None:
+        code = next((code for _, code in functions_of({"data": self.plan})), None)
+        return None if code is None else ChoiceFunction(code)
 
     def __call__(self, group: Sequence[KeptEpisode]) -> list[KeptEpisode]:
         keep, most = self.plan.keep, self.plan.per_task
@@ -201,6 +218,8 @@ class SampleSelection:
             good = [one for one in good if one.reward >= least]
         elif keep.kind == "best" and good:
             good = [max(good, key=lambda one: one.reward)]  # the first of several
+        elif self._choose is not None and good:
+            good = [good[at] for at in self._choose([one.played() for one in good])]
         if most is not None:
             good = good[: max(most - max((self._kept[one.digest] for one in good), default=0), 0)]
         self._kept.update(one.digest for one in good)

@@ -48,6 +48,7 @@ from rlc.runtime.rollouts.tasks import Task, TaskStream
 from rlc.runtime.rollouts.tokens import Scores
 from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.examples import heldout_node
+from rlc.runtime.stages.own_advantages import STATE, OwnAdvantages
 from rlc.runtime.summary import Observer
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.datums import (
@@ -162,6 +163,7 @@ class TrainStage(Stage[LogprobScorers]):
     observer: Observer
     auxiliary: AuxiliaryModels
     averages: RunningBaselines | None
+    own: OwnAdvantages | None
     heldout: Mapping[str, StepFunction]
     _played: Counter[int] = field(factory=Counter, init=False)
     _has_lost: bool = field(default=False, init=False)  # whether a step lost too many replies
@@ -278,19 +280,24 @@ class TrainStage(Stage[LogprobScorers]):
     async def advantages(self, node: NodeContext, inputs: Inputs) -> list[CreditedRollout]:
         """Apply the scheme to the whole batch, or to this part of it."""
         scheme = self.objective.advantage
+        rollouts = [one for part in Parts.of(inputs["returns"]) for one in part]
 
-        def credited() -> list[CreditedRollout]:
-            rollouts = [one for part in Parts.of(inputs["returns"]) for one in part]
+        def computed() -> Advantages:
             episodes = evolve(labelled_episodes(rollouts), step=node.step)
-            if self.averages is not None:
-                episodes = evolve(episodes, running=self.averages.read(node.step, rollouts))
+            if self.averages is None:
+                return compute_advantages(scheme, episodes)
+            episodes = evolve(episodes, running=self.averages.read(node.step, rollouts))
             found = compute_advantages(scheme, episodes)
-            if self.averages is not None:
-                self.averages.add(node.step, rollouts, found)
-            rows = zip(rollouts, found.by_rollout(), found.kept_R.tolist(), strict=True)
-            return [CreditedRollout(*row) for row in rows]
+            self.averages.add(node.step, rollouts, found)
+            return found
 
-        return await in_thread(credited)
+        if self.own is None:
+            found = await in_thread(computed)
+        else:
+            episodes = await in_thread(labelled_episodes, rollouts)
+            found = await self.own.computed(node.step, evolve(episodes, step=node.step))
+        rows = zip(rollouts, found.by_rollout(), found.kept_R.tolist(), strict=True)
+        return [CreditedRollout(*row) for row in rows]
 
     async def scores(
         self, scorer: str, node: NodeContext, inputs: Inputs
@@ -318,7 +325,10 @@ class TrainStage(Stage[LogprobScorers]):
         chosen = self._choose_turns(step, [len(row.rollout.turns) for row in kept])
         advantages = [row.advantages_T for row in kept]
         episodes = rollout_datums([row.rollout for row in kept], advantages, chosen, of_row)
-        updates = minibatches(self.objective, self.source.batch.updates, episodes)
+        objective = self.objective
+        if objective.kl is not None:
+            objective = evolve(objective, kl=objective.kl.at(step, self.plan.steps))
+        updates = minibatches(objective, self.source.batch.updates, episodes)
         return TrainBatch(updates, episodes)
 
     def _choose_turns(self, step: int, turns_R: Sequence[int]) -> list[npt.NDArray[np.bool_]]:
@@ -374,6 +384,8 @@ class TrainStage(Stage[LogprobScorers]):
             cursor[KEY] = averages = self.averages.after(step)
             first = {label: x for label, x in averages.items() if not label[0].isdigit()}
             metrics |= {f"baseline/{label}": x for label, x in first.items()}
+        if self.own is not None:
+            cursor[STATE] = self.own.finish(step)
         checkpoint = outputs["checkpoint"]
         return StepReport(metrics, checkpoint, lines, failures, cursor, tokens=tokens)
 
@@ -415,6 +427,7 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         setup.observer,
         setup.auxiliary,
         RunningBaselines.of(objective.advantage, source.overlap.max_staleness, cursors),
+        OwnAdvantages.of(objective.advantage, cursors),
         await heldout_node(setup, stage),
     )
 

@@ -2,8 +2,8 @@
 model policy { base = "tiny" }
 
 env spell = gem("rg:spell_backward")
-  |> python_tool()
   |> chat()
+  |> reward(total - 0.001 * tokens)
 
 train main {
   model     = policy

@@ -7,11 +7,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from run_support import (
     TINY,
+    assert_same,
     comparable,
     compiled,
     metrics,
@@ -25,7 +27,7 @@ from run_support import (
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.tasks import Curriculum, solved_share
+from rlc.runtime.rollouts.tasks import Curriculum, Lesson, WeightedTasks, solved_share
 
 shares = st.dictionaries(st.integers(0, 9), st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=10)
 
@@ -52,7 +54,7 @@ def test_what_was_never_played_is_played_in_order() -> None:
 @given(shares, st.integers(1, 40))
 def test_solved_and_hopeless_tasks_are_passed_over(known: dict[int, float], draws: int) -> None:
     made = curriculum()
-    made.learn(1, known)
+    made.learn(1, Lesson(known, {}))
     made.know(1)
     taught = [task for task in range(10) if 0 < known.get(task, 0.5) < 1]
     tasks = played(made, draws)
@@ -66,7 +68,7 @@ def test_solved_and_hopeless_tasks_are_passed_over(known: dict[int, float], draw
 
 def test_all_tasks_are_visited_again_where_some_are_explored() -> None:
     made = curriculum(count=6, explore=0.2)
-    made.learn(1, dict.fromkeys(range(5), 1.0))  # only task 5 teaches
+    made.learn(1, Lesson(dict.fromkeys(range(5), 1.0), {}))  # only task 5 teaches
     made.know(1)
     counts = Counter(played(made, 600))
     assert set(counts) == set(range(6))
@@ -78,8 +80,8 @@ def test_all_tasks_are_visited_again_where_some_are_explored() -> None:
 def test_only_what_was_known_counts() -> None:
     """A step that is sampled from older weights does not know what came after them."""
     made = curriculum(count=3)
-    made.learn(1, {0: 1.0})
-    made.learn(2, {0: 0.5, 1: 0.0})
+    made.learn(1, Lesson({0: 1.0}, {}))
+    made.learn(2, Lesson({0: 0.5, 1: 0.0}, {}))
     made.know(0)
     assert played(made, 3) == [0, 1, 2]
     made.know(1)
@@ -91,7 +93,7 @@ def test_only_what_was_known_counts() -> None:
 
 def test_limits_of_ones_own() -> None:
     made = curriculum(count=4, hopeless=0.25, solved=0.75)
-    made.learn(1, {0: 0.25, 1: 0.26, 2: 0.74, 3: 0.75})
+    made.learn(1, Lesson({0: 0.25, 1: 0.26, 2: 0.74, 3: 0.75}, {}))
     made.know(1)
     assert played(made, 4) == [1, 2, 1, 2]
 
@@ -150,3 +152,70 @@ def test_the_tiny_model_is_not_asked_again_what_it_cannot_do(tmp_path: Path) -> 
     run_new(tmp_path / "run", plan)
     steps = metrics(tmp_path / "run")
     assert [step["curriculum/sums/known"] for step in steps] == [0, 3 / 7, 6 / 7]
+
+
+WEIGHTS = """
+import numpy as np
+
+def unsolved(played_T, reward_T, last_T, step, fresh=1.0):
+    assert (last_T < step).all()
+    return np.where(played_T == 0, fresh, 1.5 - np.nan_to_num(reward_T))
+
+def one(played_T):
+    return np.arange(len(played_T)) == 3
+"""
+
+
+def weighed(folder: Path, name: str, **fields: str) -> Plan:
+    (folder / "tasks.py").write_text(WEIGHTS)
+    data = folder / "sums.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    by = f'by = "{folder / "tasks.py"}:{name}"'
+    sums = f'env sums = problems("{data}", grader = numeric) |> curriculum({by})\n'
+    return compiled(TINY + sums + train(env="sums", **fields))
+
+
+def test_tasks_are_drawn_by_their_weights_and_once_in_a_step() -> None:
+    seen: list[list[float]] = []
+
+    def weights(history: Any) -> Any:
+        seen.append(history["reward_T"].tolist())
+        return np.array([3.0, 1.0, 0.0, 1.0])
+
+    weigh: Any = weights
+    made, counts, position = WeightedTasks(4, 5, weigh), Counter[int](), 0
+    for step in range(1, 1_001):
+        made.know(step - 1)
+        drawn = []
+        for _ in range(2):
+            position = made.next(position) + 1
+            drawn.append((position - 1) % 4)
+        assert len(set(drawn)) == 2
+        counts.update(drawn[:1])
+        made.learn(step, Lesson({drawn[0]: 1.0}, {drawn[0]: float(step % 2)}))
+    assert counts.keys() == {0, 1, 3}
+    assert 550 < counts[0] < 650  # three fifths of the first draws
+    assert np.isnan(seen[0]).all()
+    assert 0.4 < seen[-1][0] < 0.6  # the mean over all times that it was played
+
+
+@pytest.mark.plain
+def test_what_a_function_weighs_is_drawn(tmp_path: Path) -> None:
+    plan = weighed(tmp_path, "one", steps="2", batch="groups(1, group_size = 2)")
+    run_new(tmp_path / "run", plan)
+    assert {record["digest"] for record in rollouts(tmp_path / "run")} == {
+        rollouts(tmp_path / "run")[0]["digest"]
+    }
+    assert [step["curriculum/sums/known"] for step in metrics(tmp_path / "run")] == [0, 1 / 7]
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("overlap", ["synchronous()", "asynchronous(max_staleness = 2)"])
+def test_a_resumed_run_draws_the_same_tasks(tmp_path: Path, overlap: str) -> None:
+    fields = {"steps": "6", "batch": "groups(4, group_size = 2)", "loss": "ppo()"}
+    plan = weighed(tmp_path, "unsolved", overlap=overlap, **fields)
+    run_new(tmp_path / "parts", plan, stop_after=("main", 3))
+    folder = RunFolder.resume(tmp_path / "parts")
+    folder.journal.drop_checkpoint("main", 3)  # as after a kill
+    run(folder)
+    assert_same(tmp_path / "parts", undisturbed(plan))
