@@ -278,16 +278,12 @@ class Declaration:
     def is_block(self) -> bool:
         return self.value is None and self.form is None
 
-    @property
-    def has_blocks(self) -> bool:  # some may be values
-        return self.is_block or self.open
-
     def written(self, name: str = "name") -> str:
         """Return how a declaration of that name is written."""
         if self.form is not None:
             return self.form
-        forms = [f"{self.kind} {name} = …"] * (self.value is not None)
-        return " or ".join([*forms, *[f"{self.kind} {name} {{ … }}"] * self.has_blocks])
+        value, block = f"{self.kind} {name} = …", f"{self.kind} {name} {{ … }}"
+        return block if self.is_block else f"{value} or {block}" if self.open else value
 
 
 @frozen

@@ -107,7 +107,9 @@ class Uses:
         declared = DECLARATIONS.get(want.type)
         if want.type in NAMEABLE:
             self._report_nameless(amend, want.type)
-        elif isinstance(amend.base, Call) and not (declared and declared.has_blocks):
+        elif isinstance(amend.base, Call) and not (
+            declared and (declared.is_block or declared.open)
+        ):
             message = f"{KINDS[want.type].noun} is no block, so it has no fields to amend"
             advice = "write it whole, or declare it with parameters"
             self._found.error("RL0620", amend.span, message, advice)
