@@ -222,7 +222,7 @@ def changed(**inputs: list[float] | None) -> list[types.Datum]:
 @pytest.mark.parametrize(
     ("data", "loss", "config", "says"),
     [
-        ([GOOD], "grpo", None, "Unknown loss 'grpo'; the local engine has cross_entropy"),
+        ([GOOD], "grpo", None, "Unknown loss 'grpo'; the local engine has importance_sampling"),
         ([GOOD], "ppo", {"clip_low": 0.8}, "ppo has no setting 'clip_low'"),
         ([GOOD], "ppo", {"clip_low_threshold": float("nan")}, "must be a finite number"),
         ([GOOD], "ppo", {"clip_low_threshold": "low"}, "must be a finite number"),
