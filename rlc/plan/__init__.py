@@ -35,8 +35,8 @@ else:
             StepPlan TEXT_FILE is_text_file
         expectations: COMPARES ExpectationPlan ExpectationResult Over QuantityPlan TermPlan Unit
             amount shown
-        graph: Graph GraphEdge GraphNode IN_ORDER SCORERS barriers build_graph evaluations_of
-            in_parts takes_what_is_ready
+        graph: Graph GraphEdge GraphNode IN_ORDER SCORERS barriers build_graph
+            compares_in_groups evaluations_of in_parts takes_what_is_ready
         parts: AdamPlan AggregatePlan BatchPlan BudgetPlan DeadlinesPlan FailurePlan GiveUpPlan
             KeepPlan KlGuardPlan KlPlan LOCAL LossPlan MetricPlan ModelPlan ModelState OverlapPlan
             PreferenceLossPlan PricePlan Sampling SamplingPlan SavePlan SchedulePlan TINKER

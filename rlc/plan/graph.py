@@ -277,6 +277,11 @@ def barriers(
         yield Barrier("datums", "batch.updates", f"`updates = {batch.updates}` splits it")
 
 
+def compares_in_groups(advantage: AdvantageScheme) -> bool:
+    """Return whether the members of a group are compared with each other."""
+    return any(scope_of(node) in ("group", "role") for _, node in statistics(advantage))
+
+
 def in_parts(stage: Training) -> tuple[str, ...]:
     """Return the kinds of node that run once for each part of a batch."""
     rollouts, objective = stage.rollouts, stage.policy_gradient

@@ -9,7 +9,7 @@ from statistics import fmean
 from attrs import frozen
 
 from rlc.catalog import NO_ADVANTAGE, with_role
-from rlc.plan import PolicyGradient, StagePlan
+from rlc.plan import PolicyGradient, StagePlan, compares_in_groups
 from rlc.report.run_files import RunFiles
 from rlc.runtime import Record, evaluation_results, failures_by_cause
 
@@ -42,21 +42,22 @@ def stage_findings(stage: StagePlan, records: Sequence[Record]) -> list[Finding]
     """Return what the metrics of a stage's steps so far show; nothing of an evaluation."""
     if stage.policy_gradient is None or not records:
         return []
-    learns = stage.policy_gradient.advantage != NO_ADVANTAGE
+    in_groups = compares_in_groups(stage.policy_gradient.advantage)
     return [
-        *_of_steps(stage.name, learns, records[-_RECENT:]),
+        *_of_steps(stage.name, in_groups, records[-_RECENT:]),
         *_reward(stage, stage.policy_gradient, records),
     ]
 
 
-def _of_steps(name: str, learns: bool, recent: Sequence[Record]) -> Iterator[Finding]:
+def _of_steps(name: str, in_groups: bool, recent: Sequence[Record]) -> Iterator[Finding]:
+    """Yield what the last steps show; ``in_groups``: the members of a group are compared."""
     steps = f"{len(recent)} steps" if len(recent) > 1 else "step"
     last = f"in the last {steps} of {name}"
 
     def mean(key: str) -> float:
         return fmean(float(record.get(key, 0.0)) for record in recent)
 
-    if (share := mean("groups/constant")) > 0.5 and learns:
+    if (share := mean("groups/constant")) > 0.5 and in_groups:
         good = mean("groups/all_good") > mean("groups/all_bad")
         text = f"{share:.0%} of the groups had members that were all alike {last}"
         remedy = "harder tasks would" if good else "easier tasks or larger groups would"

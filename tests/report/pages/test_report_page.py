@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from made_up_runs import ENVS, NODES, USAGE, write_lines, write_run
+from plan_recipes import first_train, planned, recipe
 
 from rlc.catalog.facts import find_model
 from rlc.report.drawing import Chart
+from rlc.report.findings import stage_findings
 from rlc.report.formatting import number, render
 from rlc.report.run_files import read_files
 from rlc.report.run_page import RunPage, build, run_html, typical_episodes
@@ -164,6 +166,14 @@ def test_a_part_of_the_reward_that_all_replies_earn_is_not_called_too_hard(tmp_p
     write_lines(tmp_path / "run" / "metrics.jsonl", [record | alike for record in records])
     (advice,) = (f.advice for f in page_of(tmp_path / "run").findings if "all alike" in f.text)
     assert "the same part of the reward" in advice
+
+
+def test_groups_that_are_not_compared_may_be_alike() -> None:
+    record = {"groups/constant": 1.0, "reward/mean": 0.5, "reward/std": 0.2}
+    for advantage, warned in (("grpo()", True), ("rebn()", False)):
+        stage = first_train(planned(recipe("quickstart"), f"main.advantage={advantage}"))
+        said = [finding.text for finding in stage_findings(stage, [record])]
+        assert any("all alike" in text for text in said) == warned
 
 
 def test_an_evaluation_that_falls_is_warned_of(tmp_path: Path) -> None:
