@@ -13,7 +13,7 @@ def door(package: str, sign: str) -> Callable[[str], Any]:
 
     ``sign`` lists them, each module with a colon before its names: ``"codec: dumps loads graph:
     Graph"``. A module is imported when one of its names is first asked for, so that a room costs no
-    more than what is used of it.
+    more than what is used of it. ``homes`` of what is returned has the module of each name.
     """
     homes, module = dict[str, str](), ""
     for word in sign.split():
@@ -29,4 +29,5 @@ def door(package: str, sign: str) -> Callable[[str], Any]:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(homes[name]), name)
 
+    __getattr__.homes = homes  # type: ignore[attr-defined]
     return __getattr__

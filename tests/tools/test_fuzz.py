@@ -49,6 +49,7 @@ def test_what_was_found_is_mended(text: str) -> None:
         Trial(Source(NAME, text), Random(seed)).run()
 
 
+@pytest.mark.engine  # some are written as scripts, and name code of the cookbook
 def test_changed_recipes_have_plans_or_errors() -> None:
     pool = shipped()
     for number in range(25):

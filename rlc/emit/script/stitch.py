@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from rlc.emit.script.literals import WIDTH
 
@@ -148,9 +148,12 @@ def _code(module: str, tree: ast.Module, text: str) -> ModuleCode:
 
 def _home(one: Import) -> str:
     """Return the module that defines what is imported from a module or at the door of a room."""
-    if one.name in code_of(one.module).definitions:
+    name, code = one.name or "", code_of(one.module)
+    if name in code.definitions:
         return one.module
-    return str(getattr(import_module(one.module), one.name or "").__module__)
+    if name in code.imports:
+        return _home(code.imports[name])
+    return _home(evolve(one, module=vars(import_module(one.module))["__getattr__"].homes[name]))
 
 
 def names_in(tree: ast.AST) -> frozenset[str]:
