@@ -33,6 +33,15 @@ def module_of(package: str) -> str:
     return _MODULES.get(name, name.replace("-", "_"))
 
 
+def package_of(module: str) -> str:
+    """Return the package that a module belongs to, whether it is installed here or not."""
+    from importlib.metadata import packages_distributions
+
+    known = {module: package for package, module in _MODULES.items()}
+    found = known.get(module) or packages_distributions().get(module, [module])[0]
+    return found.replace("_", "-")
+
+
 def lacking(package: str) -> str | None:
     """Return how a package is here: "not installed here", or its version if that is too old, or too
     new; None if nothing is wrong with it."""

@@ -6,10 +6,10 @@ import ast
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import packages_distributions
 
 from attrs import frozen
 
+from rlc.catalog.packages import package_of
 from rlc.emit.errors import EmitError
 from rlc.emit.script.common import IMPORTS
 from rlc.emit.script.imitate import imitation_body
@@ -51,9 +51,8 @@ def script(plan: Plan, path: str = "train.py") -> str:
         body = f"HERE = Path(__file__).parent\n{body}"
     text = stitched(body, IMPORTS, kind.instead(stage))
     needed = {one.module.partition(".")[0] for one in imported(ast.parse(text))}
-    known = packages_distributions()
     of_others = sorted(needed - {*sys.stdlib_module_names, "numpy"})
-    packages = [known.get(module, [module])[0].replace("_", "-") for module in of_others]
+    packages = [package_of(module) for module in of_others]
     return "\n".join([*_docstring(plan, stage, os.path.basename(path), packages), "", text])
 
 
