@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlc.algo import (
+    AdvantageStep,
     Baseline,
     Episodes,
     Returns,
@@ -33,22 +34,16 @@ _MEAN = Baseline("mean", "group", "value", "zero")
 _EPISODE = Returns("episode", 1.0)
 CENTER = with_step(scheme_of_returns("center", _EPISODE), _MEAN)
 GRPO = with_step(CENTER, Scale("std", "group", "value", 1, 1e-6, "outside"))
-WHITENED = reduce(
-    with_step,
-    (
-        Baseline("mean", "batch", "tokens", "zero"),
-        Scale("std", "batch", "tokens", 1, 1e-8, "inside"),
-    ),
-    CENTER,
+_WHITENED: tuple[AdvantageStep, ...] = (
+    Baseline("mean", "batch", "tokens", "zero"),
+    Scale("std", "batch", "tokens", 1, 1e-8, "inside"),
 )
-REBN = reduce(
-    with_step,
-    (
-        Baseline("mean", "batch", "value", "zero"),
-        Scale("std", "batch", "value", 1, 1e-9, "outside"),
-    ),
-    scheme_of_returns("rebn", Returns("turn", 0.9)),
+_REBN: tuple[AdvantageStep, ...] = (
+    Baseline("mean", "batch", "value", "zero"),
+    Scale("std", "batch", "value", 1, 1e-9, "outside"),
 )
+WHITENED = reduce(with_step, _WHITENED, CENTER)
+REBN = reduce(with_step, _REBN, scheme_of_returns("rebn", Returns("turn", 0.9)))
 
 
 def batch(count: int, group: int, rng: np.random.Generator) -> Episodes:
