@@ -17,7 +17,6 @@ from rlc.algo import (
     Episodes,
     Floats,
     compute_advantages,
-    has_running,
     renewed,
     running_decays,
 )
@@ -69,16 +68,14 @@ Averages = Mapping[str, float]  # by environment and role
 
 
 @define(eq=False)
-class RunningBaselines:
-    """The moving averages that a scheme reads, by the step after which they hold; of each one for
-    each role of each environment. A step reads those after the last step that is over for certain
-    when it begins, so that neither overlap nor order changes an advantage.
+class RunningAverage:
+    """One moving average that a scheme reads, for each role of each environment (``guess/judge``),
+    by the step after which it holds. A step reads that after the last step that is over for certain
+    when it begins, so that neither overlap nor order changes an advantage."""
 
-    Averages have the names of roles (``guess/judge``), those after the first of a scheme with a
-    number before them.
-    """
-
-    decays: Mapping[int, float]  # by the position of the average in the program
+    at: int  # its position in the program
+    decay: float
+    key: str  # in a step's cursor
     lag: int  # steps that may still be under way when another begins
     _after: dict[int, Averages] = field(factory=dict)
     _returns: dict[int, dict[str, list[float]]] = field(factory=dict, init=False)
@@ -86,53 +83,45 @@ class RunningBaselines:
     @classmethod
     def of(
         cls, scheme: AdvantageScheme, lag: int, cursors: Sequence[Mapping[str, Any]]
-    ) -> RunningBaselines | None:
-        """Return the averages after the steps with these cursors; None if the scheme has none."""
-        if not has_running(scheme):
-            return None
-        known = {number: cursor.get(KEY, {}) for number, cursor in enumerate(cursors, start=1)}
-        return cls(running_decays(scheme.result), lag, known)
+    ) -> list[RunningAverage]:
+        """Return those of a scheme, after the steps with these cursors."""
+        found = []
+        for place, (at, decay) in enumerate(running_decays(scheme.result).items()):
+            key = f"{KEY}.{place + 1}" if place else KEY
+            known = {number: cursor.get(key, {}) for number, cursor in enumerate(cursors, start=1)}
+            found.append(cls(at, decay, key, lag, known))
+        return found
 
-    def read(self, step: int, rollouts: Sequence[Rollout]) -> dict[int, Floats]:
-        """Return what a step's rollouts read of each average, by its position."""
+    def read(self, step: int, rollouts: Sequence[Rollout]) -> Floats:
+        """Return what a step's rollouts read, shape (R,)."""
         averages = self.after(step - 1 - self.lag)
-        return {
-            at: np.array([averages.get(self._label(at, one), 0.0) for one in rollouts], np.float64)
-            for at in self.decays
-        }
+        return np.array([averages.get(_label(one), 0.0) for one in rollouts], np.float64)
 
     def add(self, step: int, rollouts: Sequence[Rollout], found: Advantages) -> None:
-        """Record what the averages are of in a step, or in a part of it."""
-        values = self._returns.setdefault(step, {})
+        """Record what it is of in a step, or in a part of it."""
+        values, value_V = self._returns.setdefault(step, {}), found.observed[self.at]
         kept = [one for one, is_kept in zip(rollouts, found.kept_R, strict=True) if is_kept]
-        for at, value_V in found.observed.items():
-            each = len(value_V) == len(kept)
-            counts = [1] * len(kept) if each else found.turns_R[found.kept_R].tolist()
-            for rollout, part in zip(kept, np.split(value_V, np.cumsum(counts)[:-1]), strict=True):
-                values.setdefault(self._label(at, rollout), []).extend(part.tolist())
-
-    def _label(self, at: int, rollout: Rollout) -> str:
-        place = list(self.decays).index(at)
-        label = f"{rollout.env}/{rollout.role}" if rollout.role else rollout.env
-        return f"{place + 1} {label}" if place else label
-
-    def _decay(self, label: str) -> float:
-        number, _, rest = label.partition(" ")
-        decays = list(self.decays.values())
-        return decays[int(number) - 1 if rest and number.isdigit() else 0]
+        each = len(value_V) == len(kept)
+        counts = [1] * len(kept) if each else found.turns_R[found.kept_R].tolist()
+        for rollout, part in zip(kept, np.split(value_V, np.cumsum(counts)[:-1]), strict=True):
+            values.setdefault(_label(rollout), []).extend(part.tolist())
 
     def after(self, step: int) -> Averages:
-        """Return the averages after a step that has computed its advantages."""
+        """Return the values after a step that has computed its advantages."""
         if step < 1:
             return {}
         if step not in self._after:
             before = self.after(step - 1)
             new = {
-                label: renewed(before.get(label, 0.0), values, self._decay(label))
+                label: renewed(before.get(label, 0.0), values, self.decay)
                 for label, values in self._returns.pop(step, {}).items()
             }
             self._after[step] = dict(sorted({**before, **new}.items()))
         return self._after[step]
+
+
+def _label(rollout: Rollout) -> str:
+    return f"{rollout.env}/{rollout.role}" if rollout.role else rollout.env
 
 
 @frozen(eq=False)
@@ -162,7 +151,7 @@ class TrainStage(Stage[LogprobScorers]):
     stream: TaskStream
     observer: Observer
     auxiliary: AuxiliaryModels
-    averages: RunningBaselines | None
+    averages: list[RunningAverage]
     own: OwnAdvantages | None
     heldout: Mapping[str, StepFunction]
     _played: Counter[int] = field(factory=Counter, init=False)
@@ -282,20 +271,20 @@ class TrainStage(Stage[LogprobScorers]):
         scheme = self.objective.advantage
         rollouts = [one for part in Parts.of(inputs["returns"]) for one in part]
 
+        def labelled() -> Episodes:
+            running = {one.at: one.read(node.step, rollouts) for one in self.averages}
+            return evolve(labelled_episodes(rollouts), step=node.step, running=running)
+
         def computed() -> Advantages:
-            episodes = evolve(labelled_episodes(rollouts), step=node.step)
-            if self.averages is None:
-                return compute_advantages(scheme, episodes)
-            episodes = evolve(episodes, running=self.averages.read(node.step, rollouts))
-            found = compute_advantages(scheme, episodes)
-            self.averages.add(node.step, rollouts, found)
+            found = compute_advantages(scheme, labelled())
+            for one in self.averages:
+                one.add(node.step, rollouts, found)
             return found
 
         if self.own is None:
             found = await in_thread(computed)
         else:
-            episodes = await in_thread(labelled_episodes, rollouts)
-            found = await self.own.computed(node.step, evolve(episodes, step=node.step))
+            found = await self.own.computed(node.step, await in_thread(labelled))
         rows = zip(rollouts, found.by_rollout(), found.kept_R.tolist(), strict=True)
         return [CreditedRollout(*row) for row in rows]
 
@@ -380,10 +369,8 @@ class TrainStage(Stage[LogprobScorers]):
         tokens = await in_thread(trained_tokens, rollouts, batches, parts)
         failures = [rollout.failure for rollout in rollouts if rollout.failure]
         cursor = self.stream.finish(step, rollouts)
-        if self.averages is not None:
-            cursor[KEY] = averages = self.averages.after(step)
-            first = {label: x for label, x in averages.items() if not label[0].isdigit()}
-            metrics |= {f"baseline/{label}": x for label, x in first.items()}
+        cursor |= {one.key: one.after(step) for one in self.averages}
+        metrics |= {f"baseline/{label}": x for label, x in cursor.get(KEY, {}).items()}
         if self.own is not None:
             cursor[STATE] = self.own.finish(step)
         checkpoint = outputs["checkpoint"]
@@ -426,7 +413,7 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         TaskStream.resumed(envs, setup.seed, ("task", stage.name), cursors),
         setup.observer,
         setup.auxiliary,
-        RunningBaselines.of(objective.advantage, source.overlap.max_staleness, cursors),
+        RunningAverage.of(objective.advantage, source.overlap.max_staleness, cursors),
         OwnAdvantages.of(objective.advantage, cursors),
         await heldout_node(setup, stage),
     )
