@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from functools import cache, cached_property
 from types import MappingProxyType
@@ -85,18 +86,22 @@ class FormulaText:
         return reader.builder.program(node)
 
 
-@cache
 def formula_texts(kind: str) -> Mapping[str, FormulaText]:
     """Return the formulas of a kind of declarations, by name, in the order of their files."""
-    found: dict[str, FormulaText] = {}
+    return _texts()[kind]
+
+
+@cache
+def _texts() -> Mapping[str, Mapping[str, FormulaText]]:
+    """Return the formulas of all kinds: each file is read once."""
+    found: defaultdict[str, dict[str, FormulaText]] = defaultdict(dict)
     files = (name for name in os.listdir(FOLDER) if name.endswith(".rl"))
     for file in sorted(files, key=lambda name: (name.count("."), name)):
         library = f"{file.split('.')[0]}." if file.count(".") > 1 else ""
         with open(os.path.join(FOLDER, file), encoding="utf-8") as opened:
             declarations = _DECLARATION.findall(opened.read())
         for comment, word, name, head, body in declarations:
-            if word == kind:
-                doc = " ".join(line.removeprefix("#").strip() for line in comment.splitlines())
-                text = f"{word} {name}{head} {body}"
-                found[library + name] = FormulaText(library + name, doc, head, text)
-    return MappingProxyType(found)
+            doc = " ".join(line.removeprefix("#").strip() for line in comment.splitlines())
+            text = f"{word} {name}{head} {body}"
+            found[word][library + name] = FormulaText(library + name, doc, head, text)
+    return {kind: MappingProxyType(texts) for kind, texts in found.items()}
