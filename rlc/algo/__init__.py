@@ -57,8 +57,9 @@ else:
         expressions.program: ExpressionError INPUT Kind NUMBER Program Shape
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
-        expressions.vocabulary: INPUTS OPERATIONS Operation SHARE after_batch compares
-            differentiable differs_in_group functions_of is_reward needs_batch reads_trainer trained
+        expressions.vocabulary: INPUTS IN_TASK OPERATIONS Operation SCOPES SHARE after_batch
+            compares differentiable differs_in_group functions_of is_reward needs_batch
+            reads_trainer trained
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         order: draw sampled_examples
         preferences: preference_candidates preference_derivatives preference_formula

@@ -99,12 +99,13 @@ class BatchEvaluation:
     def value(self, program: Program) -> _Array:
         """Return the result of a program; of components that an episode does not have, NaN."""
         of, values, spread = shapes(program), list[_Array](), spreads(program)
-        nothing: list[_Array] = []  # where a node is made of spreads that are all 0
+        nothing: dict[int, _Array] = {}  # where a node is made of spreads that are all 0
         for at, node in enumerate(program.nodes):
             given, shape_of = [values[arg] for arg in node.args], [of[arg] for arg in node.args]
             value = self._node(at, node, given, shape_of, of[at])
-            made = [self.widened(nothing[x], of[x], of[at]) for x in node.args if spread[x]]
-            zero = np.logical_and.reduce(np.broadcast_arrays(*made)) if made else value == 0
+            if spread[at]:
+                made = [self.widened(nothing[x], of[x], of[at]) for x in node.args if spread[x]]
+                nothing[at] = np.logical_and.reduce(made) if made else value == 0
             if node.op == "/":
                 stays = self.widened(given[0] == 0, shape_of[0], of[at])
                 if spread[node.args[1]]:
@@ -113,7 +114,6 @@ class BatchEvaluation:
             if of[at] in _BY_COMPONENT:
                 value = np.where(self._has(of[at]), value, np.nan)
             values.append(value)
-            nothing.append(zero)
         return values[program.output]
 
     def _node(
@@ -133,7 +133,7 @@ class BatchEvaluation:
             before_R = self.batch.running.get(at, np.zeros(len(self.batch.turns_R)))
             return self.widened(before_R, "episode", shape)
         if node.op == DISCOUNTED:
-            return self._each(given[0], partial(self._to_go, float(given[1])))
+            return self._each(partial(self._to_go, float(given[1])), given[0])
         if node.over in (TURNS, COMPONENTS):
             return self._reduced(node, given, of)
         if node.over is not None:
@@ -163,12 +163,12 @@ class BatchEvaluation:
         """Return which components there are, of the shape of their values."""
         return self._has_NK if shape in _BY_TURN else self._has_NK[self._first_R]
 
-    def _each(self, value: _Array, function: Callable[[Floats], Floats]) -> _Array:
-        """Apply a function to a column, or to those of all components."""
+    def _each(self, function: Callable[..., Floats], value: _Array, *more: _Array) -> _Array:
+        """Apply a function to a column, or to those of all components, with columns beside it."""
         if value.ndim == 1:
-            return function(value)
-        columns = [function(np.nan_to_num(column)) for column in value.T]
-        return np.stack(columns, axis=1)
+            return function(value, *more)
+        columns = zip(value.T, *(one.T for one in more), strict=True)
+        return np.stack([function(np.nan_to_num(one), *rest) for one, *rest in columns], axis=1)
 
     # Inputs
 
@@ -208,7 +208,7 @@ class BatchEvaluation:
         return reward_to_go(gamma, x_N, self.batch.turns_R)
 
     def _reduced(self, node: OperationNode, given: Sequence[_Array], of: Sequence[Shape]) -> _Array:
-        word = node.op.removesuffix(" over")
+        word = OPERATIONS[node.op].word
         weight = given[1] if len(given) > 1 else np.float64(1.0)
         if node.over == COMPONENTS:
             has = self._has(of[0])
@@ -221,13 +221,7 @@ class BatchEvaluation:
             at_R = self._first_R if word == "first" else np.cumsum(self.batch.turns_R) - 1
             return given[0][at_R]
         wide = np.broadcast_to(self.widened(weight, of[1], of[0]), given[0].shape)
-        if given[0].ndim == 1:
-            return self._over_turns(word, given[0], wide)
-        columns = [
-            self._over_turns(word, np.nan_to_num(column), weights)
-            for column, weights in zip(given[0].T, wide.T, strict=True)
-        ]
-        return np.stack(columns, axis=1)
+        return self._each(partial(self._over_turns, word), given[0], wide)
 
     def _over_turns(self, word: str, x_N: Floats, weight_N: Floats) -> Floats:
         weighted = not (weight_N == 1).all()
@@ -253,10 +247,8 @@ class BatchEvaluation:
     ) -> _Array:
         """Return a statistic over a scope for each of its members, of components for each."""
         scope, others = others_of(node.over) or str(node.over), others_of(node.over) is not None
-        by_turn, rest = (
-            of[0] in _BY_TURN,
-            [self.widened(x, o, of[0]) for x, o in zip(given[1:], of[1:], strict=True)],
-        )
+        by_turn = of[0] in _BY_TURN
+        rest = [self.widened(x, o, of[0]) for x, o in zip(given[1:], of[1:], strict=True)]
         if of[0] not in _BY_COMPONENT:
             scopes = self._partition(scope, by_turn)
             return _over_scopes(node.op, scopes, others, given[0], rest)
@@ -277,9 +269,8 @@ class BatchEvaluation:
             label_V = self.batch.scope_labels(scope)
             label_V = np.repeat(label_V, self.batch.turns_R) if by_turn else label_V
             if component is not None:
-                label_V = label_V[
-                    self._has("turn_component" if by_turn else "component")[:, component]
-                ]
+                has_VK = self._has("turn_component" if by_turn else "component")
+                label_V = label_V[has_VK[:, component]]
             self._scopes[key] = Scopes(label_V)
         return self._scopes[key]
 
@@ -309,7 +300,7 @@ def _over_scopes(
     given = dict(zip(OPERATIONS[op].params[1:], wide, strict=True))
     weight_V = None if (given["weight"] == 1).all() else given["weight"]
     columns = scopes, x_V, weight_V
-    match op.removesuffix(" over"):
+    match OPERATIONS[op].word:
         case "mean":
             found_V = mean(*columns, others)
         case "sum":

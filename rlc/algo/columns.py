@@ -11,8 +11,15 @@ from collections.abc import Iterator, Sequence
 
 from rlc.algo.expressions.behaviour import derivative
 from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
-from rlc.algo.expressions.vocabulary import SPREADS, shapes, spreads
-from rlc.algo.scheme import AdvantageScheme
+from rlc.algo.expressions.vocabulary import (
+    OPERATIONS,
+    SPREADS,
+    TURNS,
+    others_of,
+    shapes,
+    spreads,
+)
+from rlc.algo.scheme import AdvantageScheme, scope_of
 from rlc.lang import COMPARISONS
 
 _SCOPES = {  # by what a script compares: it plays no roles
@@ -57,13 +64,12 @@ def unwritten(scheme: AdvantageScheme) -> Iterator[str]:
     for program in filter(None, (scheme.keep, scheme.require, scheme.result)):
         yield from (name for name in program.inputs if name not in _INPUTS)
         for node in program.nodes:
-            word = node.op.removesuffix(" over")
-            of_scope = node.over is not None and node.over not in ("turns", "components")
-            if node.over == "turns":
+            word = OPERATIONS[node.op].word if node.args else node.op
+            if node.over == TURNS:
                 known = node.op in _TURNS
-            elif of_scope and str(node.over).startswith("others("):
+            elif others_of(node.over) is not None:
                 known = word in _OF_OTHERS
-            elif of_scope:
+            elif scope_of(node) is not None:
                 known = node.op in _STATISTICS or word == "count"
             else:
                 known = node.over is None and node.op != "running"
@@ -193,9 +199,9 @@ class _Writer:
         if node.op == "discounted":
             self.read("turns", "reward")
             return f"to_go({self.text(args[0])}, {self.text(args[1])}, turns)", _ATOM
-        if node.over == "turns" and node.op == "sum over" and self.text(args[0]) == "reward":
+        if node.over == TURNS and node.op == "sum over" and self.text(args[0]) == "reward":
             return "np.array([one.reward for one in episodes])", _ATOM
-        if node.over == "turns":
+        if node.over == TURNS:
             self.read("turns", *(name for name in _INPUTS if name == self.text(args[0])))
             return f"per_episode({_TURNS[node.op]}, {self.text(args[0])}, turns)", _ATOM
         if node.over is not None:
@@ -219,10 +225,9 @@ class _Writer:
         ), 0
 
     def _statistic(self, node: OperationNode, shape: str) -> str:
-        others = str(node.over).startswith("others(")
-        scope = _SCOPES[str(node.over).removeprefix("others(").removesuffix(")")]
+        others, scope = others_of(node.over) is not None, _SCOPES[str(scope_of(node))]
         self.read(scope)
-        label, word = scope, node.op.removesuffix(" over")
+        label, word = scope, OPERATIONS[node.op].word
         if shape == "turn":
             label = f"{scope}_of_turn"
             self.read("turns", label)

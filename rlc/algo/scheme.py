@@ -23,6 +23,7 @@ from rlc.algo.expressions.vocabulary import (
     OPERATIONS,
     RUNNING,
     SCOPES,
+    SMALL,
     TURNS,
     others_of,
     task_scope,
@@ -243,7 +244,7 @@ def scheme_of_returns(
     """Return the scheme of returns alone. ``constant = drop`` leaves out the tasks whose returns
     are all equal."""
     b = Builder("advantage")
-    value = _credit(b, returns, "reward")
+    value = _credit(b, returns)
     b.name(value, "togo" if returns.unit == "turn" else "total")
     parts: dict[str, int | None] = {returns.unit: value}
     if constant == "drop":
@@ -251,8 +252,8 @@ def scheme_of_returns(
     return scheme_of(name, b, parts)
 
 
-def _credit(b: Builder, returns: Returns, source: str) -> int:
-    reward = b.input(source)
+def _credit(b: Builder, returns: Returns) -> int:
+    reward = b.input("reward")
     if returns.unit == "episode" and returns.gamma == 1:
         return b.apply("sum over", reward, b.number(1), over=TURNS)
     togo = b.apply(DISCOUNTED, reward, b.number(returns.gamma))
@@ -271,10 +272,9 @@ def _spans(b: Builder, value: int, by_turn: bool, scope: str) -> int:
 def with_step(scheme: AdvantageScheme, step: AdvantageStep) -> AdvantageScheme:
     """Return a scheme followed by one more step. Raise ExpressionError if it cannot follow."""
     if scheme.function is not None:
-        what = (
-            f"no step can follow `{scheme.function}`: a function gives the advantages as they are"
-        )
-        raise ExpressionError(what, "do it in the function")
+        own = f"no step can follow `{scheme.function}`"
+        message = f"{own}: a function gives the advantages as they are"
+        raise ExpressionError(message, "", hint="do it in the function")
     if isinstance(step, WeightedSum) and reads(scheme, "parts"):
         raise ExpressionError("the components of the reward are added up before this", "")
     made = _Following(scheme, step)
@@ -409,7 +409,8 @@ class _Following:
         scaled = b.apply("/", self.value, self._divisor(step, size))
         if step.kind == "std_of_others":
             scaled = b.apply("where", b.apply(">", size, number(0)), scaled, self.value)
-        elif step.kind in ("mean", "nonzero_share") or step.tolerance or step.eps >= 0.01:
+        elif step.kind in ("mean", "nonzero_share") or step.tolerance or step.eps >= SMALL**2:
+            # With a larger eps, or the root of it, the divisor is no spread that makes zeros.
             least = number(step.tolerance)
             scaled = b.apply("where", b.apply(">", size, least), scaled, number(0))
         if raw and step.kind == "mean":

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from rlc.algo import SHARED_BY, AdvantageScheme, scope_of, statistics
+from rlc.algo import IN_TASK, SHARED_BY, AdvantageScheme, scope_of, statistics
 from rlc.plan.leaves import asked_models
 from rlc.plan.parts import (
     AggregatePlan,
@@ -261,7 +261,7 @@ def barriers(
         yield Barrier("advantages", "advantage", f"`{advantage.function}` is given all of it")
     for path, node in statistics(advantage):
         over = scope_of(node)
-        if over not in ("group", "role"):
+        if over not in IN_TASK:
             why = f"`over = {over}` in the advantage compares all of it"
             yield Barrier("advantages", path, why)
     if loss.program is not None:
@@ -279,7 +279,7 @@ def barriers(
 
 def compares_in_groups(advantage: AdvantageScheme) -> bool:
     """Return whether the members of a group are compared with each other."""
-    return any(scope_of(node) in ("group", "role") for _, node in statistics(advantage))
+    return any(scope_of(node) in IN_TASK for _, node in statistics(advantage))
 
 
 def in_parts(stage: Training) -> tuple[str, ...]:

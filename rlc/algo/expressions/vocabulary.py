@@ -33,6 +33,7 @@ from rlc.records import evolve, frozen
 
 TURNS, COMPONENTS = "turns", "components"  # axes: a statistic over one leaves it out
 SCOPES = ("group", "role", "env", "batch_role", "batch")
+IN_TASK = ("group", "role")  # those of one task
 OF_REWARDS = SCOPES[:2]  # scopes that a reward can be compared in
 _WITHOUT: Mapping[str, Mapping[Shape, Shape]] = {
     TURNS: {"turn": "episode", "turn_component": "component"},
@@ -177,7 +178,7 @@ def _of_many(*_: float) -> float:
 
 SPREADS = ("std over", "rms over")
 _OF_SPREADS = ("+", "-", "*", "/", "max", "min", "sqrt", "abs")
-_SMALL = 0.1  # a number that keeps a quotient finite, and no more
+SMALL = 0.1  # a number that keeps a quotient finite, and no more
 _AB = ("a", "b")
 _X = ("x",)
 _OVER = " over"
@@ -421,7 +422,7 @@ def spreads(program: Program) -> list[bool]:
     found: list[bool] = []
     for node in program.nodes:
         numbers = [program.nodes[arg].value for arg in node.args if not found[arg]]
-        scales = node.op in ("*", "/") or all(abs(x or 0.0) < _SMALL for x in numbers)
+        scales = node.op in ("*", "/") or all(abs(x or 0.0) < SMALL for x in numbers)
         made = node.op in _OF_SPREADS and None not in numbers and len(numbers) < len(node.args)
         found.append(node.op in SPREADS or (made and scales))
     return found

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlc.algo import (
+    SCOPES,
     AdvantageScheme,
     Baseline,
     Clip,
@@ -37,7 +38,6 @@ from rlc.catalog.records import (
 )
 from rlc.records import evolve
 
-SCOPES = ("group", "role", "env", "batch_role", "batch")
 _LEVELS = ("group", "batch", "none")
 _SOME_LEVEL = tuple(level for level in _LEVELS if level != "none")
 

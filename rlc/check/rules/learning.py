@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.algo import Baseline, Clip, Scale, WeightedSum, divides_by_mean, reads
+from rlc.algo import IN_TASK, Baseline, Clip, Scale, WeightedSum, divides_by_mean, reads
 from rlc.catalog import (
     BUILTINS,
     LIKELIHOOD,
@@ -34,7 +34,7 @@ def _group_needs_peers(view: StageView) -> None:
     if env is None:
         return
     for path, over, keeps_single in view.compared():
-        if over not in ("group", "role") or keeps_single:
+        if over not in IN_TASK or keeps_single:
             continue
         label = Label(view.at(path), f"this compares within a {over}")
         if view.batch.kind == "turns":
@@ -114,7 +114,7 @@ def _spread_after_baseline(view: StageView) -> None:
     for path, step in view.steps_of_scheme():
         if isinstance(step, Baseline):
             return
-        if isinstance(step, Scale) and step.kind == "std" and step.over in ("group", "role"):
+        if isinstance(step, Scale) and step.kind == "std" and step.over in IN_TASK:
             message = f"a {step.over} of equal returns gets 0 here, however good they are"
             advice = f"write `|> baseline(mean, over = {step.over})` before it"
             view.warning("RL0420", path, message, advice)

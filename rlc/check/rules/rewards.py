@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from rlc.algo import AlgorithmError, Program, compares, differs_in_group, scope_of
+from rlc.algo import IN_TASK, AlgorithmError, Program, compares, differs_in_group, scope_of
 from rlc.catalog import (
     FORMAT,
     FORMAT_COEF,
@@ -463,7 +463,7 @@ def _judges_have_their_place(view: StageView, env: EnvPlan) -> None:
 @rule_on_envs("model", "advantage", "batch")
 def _compared_within_a_prompt(view: StageView, env: EnvPlan) -> None:
     """An implicit reward has an unknown offset for each prompt, which a baseline takes off."""
-    if any(over in ("group", "role") for _, over, _ in view.compared()):
+    if any(over in IN_TASK for _, over, _ in view.compared()):
         return
     for path, judging, judge in reward_models_of(env):
         if judging.by == "score" and judge.weight:
