@@ -86,7 +86,11 @@ def scheme_of(
         if node is not None and builder.is_condition(node):
             node = builder.apply("where", node, builder.number(1), builder.number(0))
         known = node is None or builder.value(node) not in (None, 0.0)  # it always holds
-        programs[condition] = None if known else builder.program(cast(int, node))
+        program = None if known else builder.program(cast(int, node))
+        if program is not None and running_nodes(program):
+            message = f"`{condition}` cannot read a moving average: only the advantage has them"
+            raise ExpressionError(message, RUNNING)
+        programs[condition] = program
     keep, require = (programs[condition] for condition in CONDITIONS)
     return AdvantageScheme(name, builder.program(cast(int, result)), keep, require, args or {})
 

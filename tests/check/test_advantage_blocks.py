@@ -28,6 +28,10 @@ WRONG = {
         "RL0643",
         "`keep` is one value an episode, and this is one value a turn",
     ),
+    "keep = running(sum(reward), 0.9)  episode = sum(reward)": (
+        "RL0643",
+        "`keep` cannot read a moving average: only the advantage has them",
+    ),
     "total = sum(reward)": ("RL0647", "nothing says what the advantage `mine` is"),
     "episode = sum(reward)  turn = reward": (
         "RL0647",
