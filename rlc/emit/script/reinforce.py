@@ -61,7 +61,7 @@ def variants(stage: Training) -> list[str]:
 
 def _values(plan: Plan, stage: Training, own: TorchFunction | None) -> Iterator[str]:
     source, length = stage.of(Rollouts), stage.of(PolicyGradient).aggregate.length
-    by_turns, told = source.batch.kind == "turns", origin(plan, stage, "batch.count")
+    by_turns, told = _by_turns(stage), origin(plan, stage, "batch.count")
     yield assigned("TURNS" if by_turns else "GROUPS", source.batch.count, told)
     yield from when(by_turns, assigned("PARALLEL", source.batch.parallel, "  # episodes at a time"))
     if "limits" in variants(stage):
@@ -79,7 +79,7 @@ def _is_plain(stage: Training) -> bool:
     by_task = "of_task" in WEIGHTS.get(kind, "")
     asked = objective.kl or objective.teacher or objective.loss.program or objective.loss.mean
     special = loss.reaches_prompt or loss.recorded or loss.per_sequence or loss.pull
-    several = source.batch.kind == "turns" or source.batch.updates > 1
+    several = _by_turns(stage) or source.batch.updates > 1
     return not (asked or special or several or by_task)
 
 
@@ -141,7 +141,7 @@ def _plain_data(stage: Training) -> list[str]:
 def _data(stage: Training, own: TorchFunction | None) -> list[str]:
     """Return the functions that find the sequences to train on, and make the datums of an update:
     other models, or several updates, come in between."""
-    objective, by_turns = stage.of(PolicyGradient), stage.of(Rollouts).batch.kind == "turns"
+    objective, by_turns = stage.of(PolicyGradient), _by_turns(stage)
     loss, weight = loss_traits(objective.loss), WEIGHTS.get(objective.aggregate.kind, "")
     per_sequence = objective.loss.by_sequence  # one loss, which counts as one token
     count = "len(own)" if per_sequence else "sum(one.count for one in own)"
@@ -201,20 +201,7 @@ def _datum(loss: LossTraits, own: TorchFunction | None, share: str) -> CallText:
 
 
 def _train(plan: Plan, stage: Training, name: str, own: TorchFunction | None) -> list[str]:
-    source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
-    loss, by_turns = loss_traits(objective.loss), source.batch.kind == "turns"
-    recorded = "record_stability_info=True" if loss.recorded else ""
-    sampler = "Counted(sampler, used)" if limits_of(stage) else "sampler"
-    several, alone, plain = source.batch.updates > 1, len(source.envs) == 1, _is_plain(stage)
-    numbers = "range((step - 1) * GROUPS, step * GROUPS)"
-    tasks = f"[(envs[0], number) for number in {numbers}]"
-    tasks = tasks if alone else "next_tasks(envs, cursor, GROUPS)"
-    gradient = CallText("training.forward_backward_custom", ["data", "own_loss"])
-    if own is None:
-        given = [objective.loss.name, *when(objective.loss.config, objective.loss.config)]
-        gradient = CallText("training.forward_backward", ["data", *map(literal, given)])
-    trained, indent = "episodes" if plain else "part" if several else "played", 12 if several else 8
-    asked = [*_asked(stage)]
+    several_envs = len(stage.of(Rollouts).envs) > 1
     return [
         "async def train(steps: int, metrics: str) -> None:",
         *opened(stage, name),
@@ -223,11 +210,33 @@ def _train(plan: Plan, stage: Training, name: str, own: TorchFunction | None) ->
             "    # Traced once; where a server has no custom losses, the SDK computes it here.",
             f"    own_loss = service.create_custom_loss({own and own.name}, LOSS_INPUTS).result()",
         ),
-        *(f"    {scorer} = {asked_model(model)}" for scorer, model in asked),
+        *(f"    {scorer} = {asked_model(model)}" for scorer, model in _asked(stage)),
         "    envs = await environments(tokenizer)",
-        *when(by_turns or not alone, "    cursor = {env.name: 0 for env in envs}"),
+        *when(several_envs or _by_turns(stage), "    cursor = {env.name: 0 for env in envs}"),
         "    same = None",
         "    for step in range(1, steps + 1):",
+        *_played(stage),
+        *_learnt(stage, own),
+        "        reward = fmean(episode.reward for episode in episodes)",
+        '        measured = {"reward/mean": reward, "loss/sum": loss}',
+        *ended(plan, stage),
+    ]
+
+
+def _by_turns(stage: Training) -> bool:
+    return stage.of(Rollouts).batch.kind == "turns"
+
+
+def _played(stage: Training) -> list[str]:
+    """Return the lines that play the episodes of a step."""
+    source, by_turns = stage.of(Rollouts), _by_turns(stage)
+    loss = loss_traits(stage.of(PolicyGradient).loss)
+    recorded = "record_stability_info=True" if loss.recorded else ""
+    sampler = "Counted(sampler, used)" if limits_of(stage) else "sampler"
+    numbers = "range((step - 1) * GROUPS, step * GROUPS)"
+    tasks = f"[(envs[0], number) for number in {numbers}]"
+    tasks = tasks if len(source.envs) == 1 else "next_tasks(envs, cursor, GROUPS)"
+    return [
         f"        sampler = await training.save_weights_and_get_sampling_client({recorded})",
         "        if same is None:",
         "            same = await repeats(sampler, tokenizer)",
@@ -245,9 +254,22 @@ def _train(plan: Plan, stage: Training, name: str, own: TorchFunction | None) ->
             "        if len(episodes) < sum(env.group for env, _ in tasks):",
             '            raise RuntimeError("an episode failed")',
         ),
-        *when(not plain, f"        played = trained({'step, ' * by_turns}episodes)"),
+    ]
+
+
+def _learnt(stage: Training, own: TorchFunction | None) -> list[str]:
+    """Return the lines that score the episodes of a step, and learn from them."""
+    objective, updates = stage.of(PolicyGradient), stage.of(Rollouts).batch.updates
+    loss, plain, several = loss_traits(objective.loss), _is_plain(stage), updates > 1
+    gradient = CallText("training.forward_backward_custom", ["data", "own_loss"])
+    if own is None:
+        given = [objective.loss.name, *when(objective.loss.config, objective.loss.config)]
+        gradient = CallText("training.forward_backward", ["data", *map(literal, given)])
+    trained, indent = "episodes" if plain else "part" if several else "played", 12 if several else 8
+    return [
+        *when(not plain, f"        played = trained({'step, ' * _by_turns(stage)}episodes)"),
         *when(
-            asked or loss.reaches_prompt,
+            any(_asked(stage)) or loss.reaches_prompt,
             "        made = [one for own in played for one in own]",
         ),
         *_scored(stage),
@@ -258,14 +280,11 @@ def _train(plan: Plan, stage: Training, name: str, own: TorchFunction | None) ->
         ),
         *rate_of(stage, 8),
         "        loss = 0.0",
-        *when(several, f"        for part in parts_of(played, {source.batch.updates}):"),
+        *when(several, f"        for part in parts_of(played, {updates}):"),
         f"{' ' * indent}if data := data_of({trained}):",
         f"{' ' * (indent + 4)}{written(gradient.with_start('gradient = '), indent + 4)}",
         f"{' ' * indent}    loss += await update(training, gradient, {rate_name(stage)})",
         *counted(stage, "trained", "sum(one.model_input.length for one in data)", indent + 4),
-        "        reward = fmean(episode.reward for episode in episodes)",
-        '        measured = {"reward/mean": reward, "loss/sum": loss}',
-        *ended(plan, stage),
     ]
 
 
