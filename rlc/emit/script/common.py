@@ -112,6 +112,13 @@ def limits_of(stage: Training) -> dict[str, Any]:
     return limits | ({"seconds": budget.seconds} if budget.seconds else {})
 
 
+def shortened(stage: Training, data: Any) -> dict[str, Any]:
+    """Return the arguments that say how long a row of data may be, and what becomes of others."""
+    limits = [limit for limit in (data.max_tokens, stage.model.context) if limit is not None]
+    more = {"most": min(limits)} if limits else {}
+    return more | ({"drops": True} if data.too_long == "drop" else {})
+
+
 def rate_of(stage: Training, indent: int) -> Iterator[str]:
     """Lines that find the learning rate of a step."""
     schedule = stage.optimizer.schedule

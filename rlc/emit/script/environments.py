@@ -109,14 +109,20 @@ class OpeningLines:
             rows = CallText(start, [rows, *shares, *([literal(by)] if hashed else [])])
         return rows if count is None else f"{rows}[:{literal(count)}]"
 
-    def builder(self, code: Code, decided: Mapping[str, str]) -> CallText:
-        """Return the call of a builder of the cookbook, with what the recipe decides."""
+    def built(self, code: Code, decided: Mapping[str, str], split: str, waits: str = "") -> str:
+        """Build the data sets of a builder of the cookbook, with what the recipe decides; return
+        the name of the one that is read. ``waits`` stands before its call."""
         name, (names, required) = self.own(code.target), parameters_of(code.target)
-        known = {key: text for key, text in decided.items() if key in names}
+        usual = dict.fromkeys(COOKBOOK_MODEL, "tokenizer.name_or_path")
+        usual |= dict.fromkeys(COOKBOOK_RENDERER, "RENDERER")
+        known = {key: text for key, text in {**usual, **decided}.items() if key in names}
         needed = [one for one in required if one not in {**code.args, **known}]
         known |= {key: OFFERS[key] for key in needed if key in code.offered}
         more = [f"{key}={text}" for key, text in known.items()]
-        return CallText(name, [*given(code.args), *more])
+        sets = "train, _" if split == "train" else "_, test"
+        call = CallText(f"{sets} = {waits}{name}", [*given(code.args), *more])
+        self.add(f"{written(call, 4, 2)}()")
+        return split
 
 
 def parameters_of(target: str) -> tuple[Sequence[str], Sequence[str]]:
@@ -271,13 +277,8 @@ def _python(env: EnvPlan, opening: OpeningLines) -> Expression:
 
 def _cookbook(env: EnvPlan, opening: OpeningLines) -> Expression:
     ((_, code),) = code_of(env)
-    decided = dict.fromkeys(COOKBOOK_MODEL, "tokenizer.name_or_path")
-    decided |= dict.fromkeys(COOKBOOK_RENDERER, "RENDERER")
-    decided |= dict.fromkeys(COOKBOOK_GROUP, literal(env.rollouts.group))
-    sets = "train, _" if env.args["split"] == "train" else "_, test"
-    call = opening.builder(code, decided)
-    opening.add(f"{sets} = await {written(call, 4, 20)}()")
-    return f"Groups({env.args['split']})"
+    decided = dict.fromkeys(COOKBOOK_GROUP, literal(env.rollouts.group))
+    return f"Groups({opening.built(code, decided, env.args['split'], 'await ')})"
 
 
 def _tasks(env: EnvPlan, opening: OpeningLines) -> Expression:

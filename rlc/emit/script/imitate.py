@@ -9,8 +9,6 @@ from typing import Any
 from rlc.catalog import (
     COOKBOOK_BATCH,
     COOKBOOK_COMMON,
-    COOKBOOK_MODEL,
-    COOKBOOK_RENDERER,
     code_of_data,
 )
 from rlc.data import hashed
@@ -24,6 +22,7 @@ from rlc.emit.script.common import (
     origin,
     rate_name,
     rate_of,
+    shortened,
 )
 from rlc.emit.script.environments import OpeningLines
 from rlc.emit.script.literals import CallText, Expression, given, literal, named, written
@@ -68,26 +67,19 @@ def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
 
 def _chats(stage: Training, data: Any, opening: OpeningLines) -> Expression:
     rows = opening.rows(data.path, data.split, hashed(data), data.count)
-    limits = [limit for limit in (data.max_tokens, stage.model.context) if limit is not None]
-    more: dict[str, Any] = {"field": data.messages} if data.messages else {}
-    more |= {"most": min(limits)} if limits else {}
-    more |= {"drops": True} if data.too_long == "drop" else {}
+    more = ({"field": data.messages} if data.messages else {}) | shortened(stage, data)
     return CallText("examples_of", ["renderer", rows, literal(data.train_on), *given(more)])
 
 
 def _built(_: Training, data: Any, opening: OpeningLines) -> Expression:
     code = code_of_data(data)
     assert code is not None
-    decided = dict.fromkeys(COOKBOOK_MODEL, "tokenizer.name_or_path")
-    decided |= dict.fromkeys(COOKBOOK_RENDERER, "RENDERER") | {COOKBOOK_BATCH: "BATCH"}
     common = {"model_name_for_tokenizer": "tokenizer.name_or_path", "renderer_name": "RENDERER"}
     common |= {"max_length": "None", "batch_size": "BATCH"}
     config = [f"{name}={text}" for name, text in common.items()]
-    decided[COOKBOOK_COMMON] = str(CallText("ChatDatasetBuilderCommonConfig", config))
-    sets = "train, _" if data.split == "train" else "_, test"
-    made = CallText(f"{sets} = {opening.own(data.builder)}", opening.builder(code, decided).args)
-    opening.add(f"{written(made, 4, 2)}()")
-    rows = f"all_of({data.split})"
+    common_config = str(CallText("ChatDatasetBuilderCommonConfig", config))
+    decided = {COOKBOOK_BATCH: "BATCH", COOKBOOK_COMMON: common_config}
+    rows = f"all_of({opening.built(code, decided, data.split)})"
     return rows if data.count is None else f"{rows}[:{literal(data.count)}]"
 
 

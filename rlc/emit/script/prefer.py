@@ -20,6 +20,7 @@ from rlc.emit.script.common import (
     origin,
     rate_name,
     rate_of,
+    shortened,
     when,
 )
 from rlc.emit.script.environments import OpeningLines
@@ -77,7 +78,4 @@ def _train(plan: Plan, stage: Training, path: str) -> Iterator[str]:
 
 def _pairs(stage: Training, data: Any, opening: OpeningLines) -> CallText:
     rows = opening.rows(data.path, data.split, hashed(data), data.count)
-    limits = [limit for limit in (data.max_tokens, stage.model.context) if limit is not None]
-    more: dict[str, Any] = {"most": min(limits)} if limits else {}
-    more |= {"drops": True} if data.too_long == "drop" else {}
-    return CallText("pairs_of", ["renderer", rows, *given(more)])
+    return CallText("pairs_of", ["renderer", rows, *given(shortened(stage, data))])
