@@ -266,7 +266,7 @@ def executed(plan: Training, kinds: Sequence[str], seed: int) -> list[Any]:
         stream=TaskStream(envs, new_cursor(list(envs)), 1, ("main",)),
         observer=Observer(),
         auxiliary=None,  # type: ignore[arg-type]
-        averages=None,
+        averages=[],
         own=None,
         heldout={},
         moments=moments,
