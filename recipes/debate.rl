@@ -12,6 +12,7 @@ env debate = python_game(
   args = { questions = "data/debate.jsonl" },
   seats = ["debater", "debater", "judge"],
 )
+  |> chat(history = sampled)  # who moves twice sees what it thought
   |> rollouts(max_turns = 2)  # moves of one seat
 
 train judge {

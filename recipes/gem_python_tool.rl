@@ -13,12 +13,11 @@ model policy {
 }
 
 # Only the answer is rewarded, not the use of the tool; of an error the model sees the last line.
-# concat_chat() writes the chat anew for every turn, so every turn is a sequence of its own and the
-# cost grows with the square of the turns, as `rlc check` warns: at most six, and as in the guide.
+# Each prompt begins with the tokens that were sampled before, thinking included, so an episode is
+# one sequence. The guide's `concat_chat() |> template(no)` writes each turn as one of its own.
 env math_with_python = gem("math:Math12K", use_mp = false)
   |> python_tool(timeout = 5s, uses = 5, reward_use = 0.0, reward_success = 0.0, errors = last_line)
-  |> concat_chat()
-  |> template(no)
+  |> chat(history = sampled)
 
 train main {
   model     = policy

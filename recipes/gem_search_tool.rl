@@ -13,12 +13,11 @@ model policy {
   lora_rank = 32
 }
 
-# Only the answer is rewarded. Every turn is a prompt of its own, as `rlc check` warns: at most six.
+# Only the answer is rewarded. An episode is one sequence, in which the model sees its own thinking.
 env questions = gem("qa:HotpotQA")
   |> search_tool(url = search_server, uses = 5, top_k = 3, timeout = 5s)
-  |> concat_chat()
   |> track()
-  |> template(no)
+  |> chat(history = sampled)
 
 train main {
   model     = policy

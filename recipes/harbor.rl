@@ -10,7 +10,9 @@ model policy {
   lora_rank = 32
 }
 
-env tasks = harbor("data/harbor/*", turns = 8, timeout = 20s) |> rollouts(step_timeout = 5m)
+env tasks = harbor("data/harbor/*", turns = 8, timeout = 20s)
+  |> chat(history = sampled)  # an episode is one sequence, with the thinking of all its turns
+  |> rollouts(step_timeout = 5m)
 
 train main {
   model     = policy

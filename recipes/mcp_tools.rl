@@ -13,7 +13,10 @@ model policy {
 
 env sums = gem("rg:chain_sum")
   |> mcp_tools("data/calculator.py", uses = 4, timeout = 10s)
-  |> chat(instruction = "Compute with the tool, then put your answer in \\boxed{}.")
+  |> chat(
+    instruction = "Compute with the tool, then put your answer in \\boxed{}.",
+    history = sampled,  # the model sees its earlier thinking, and an episode is one sequence
+  )
 
 train main {
   model     = policy

@@ -10,16 +10,20 @@ model policy {
   # "Qwen/Qwen3-8B-Base" in the guide: hosted Tinker no longer trains it
   base      = "Qwen/Qwen3.5-9B-Base"
   lora_rank = 32
+  renderer  = qwen3_instruct  # the chat markup of the guide's template, which this model knows
 }
 
-# concat() puts all earlier observations into the prompt, so every turn is a prompt of its own, and
-# the cost grows with the square of the turns, as `rlc check` warns. The guide's job is like that.
-env sudoku = gem("game:Sudoku-v0-easy") |> concat() |> template(qwen3_game)
+# Each prompt begins with the tokens that were sampled before, so an episode is one sequence: the
+# guide's wish. Its own job, `concat() |> template(qwen3_game)`, writes every turn as a prompt of its
+# own, and its cost grows with the square of the turns.
+env sudoku = gem("game:Sudoku-v0-easy")
+  |> chat(instruction = "Please reason step by step, and put your final answer within \\boxed{}.")
 
 train main {
   model     = policy
   env       = sudoku
-  batch     = turns(128, parallel = 64)  # episodes until 128 turns, then a random 128 of them
+  # Episodes until 128 turns, then a random 128 of them. The guide's 64 at a time play some 700.
+  batch     = turns(128, parallel = 16)
   sampling  = sample(max_tokens = 1024, temperature = 1.0)
   advantage = rebn(gamma = 0.9)  # each turn's discounted return, over the whole batch
   loss      = importance_sampling()

@@ -11,7 +11,9 @@ model teacher {
 }
 
 # Two tasks of our own; `harbor datasets download terminal-bench@2.0` has 89 more.
-env tasks = harbor("../data/harbor/*", turns = 10, timeout = 2m) |> rollouts(step_timeout = 10m)
+env tasks = harbor("../data/harbor/*", turns = 10, timeout = 2m)
+  |> chat(history = sampled)  # the cookbook writes earlier turns anew: a sequence a turn
+  |> rollouts(step_timeout = 10m)
 
 train main {
   model     = student

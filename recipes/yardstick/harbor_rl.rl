@@ -7,6 +7,7 @@ model policy {
 
 # Two tasks of our own; `harbor datasets download terminal-bench@2.0` has 89 more.
 env tasks = harbor("../data/harbor/*", turns = 10, timeout = 2m)
+  |> chat(history = sampled)  # the cookbook writes earlier turns anew: a sequence a turn
   |> rollouts(timeout = 1h, step_timeout = 15m)
 
 train main {

@@ -44,14 +44,15 @@ else:
         builtins.wrappers: ASKED JUDGED OBSERVED TEMPLATES
         declarations: DECLARATIONS EVAL EXPECT EXPRESSION_KINDS MODEL_FIELDS OWN_LOSSES PARAM_TYPES
             STAGES SWEEP TRAINING
-        environments: code_of code_of_data code_of_stage comparers_of decides env_facts files_of
-            functions_of history_of is_chat is_included is_rewarded judges_of located_files
-            located_stages makes_text max_turns may_rewrite opponent_name own_code paths_in
-            played_as players_of_role prompt_rules reward_models_of roles_of rubrics_of seats_of
-            task_count templates_of trained_seats unknown_turns with_files with_role
+        environments: chat_history_of code_of code_of_data code_of_stage comparers_of decides
+            env_facts files_of functions_of goes_on history_of is_chat is_included is_rewarded
+            judges_of located_files located_stages makes_text max_turns opponent_name own_code
+            paths_in played_as players_of_role prompt_rules reward_models_of roles_of rubrics_of
+            seats_of task_count templates_of trained_seats unknown_turns with_files
+            with_other_histories with_role
         facts: BaseModelFacts END_MARKS FREE LORA_RATES PRICE_KINDS TINY TINY_TOKENIZER
-            UNKNOWN_PRICE find_model find_retired gem_facts gem_ids model_names part_cost
-            prices_as_of published_at recommended_rate renderer_fits renderer_keeps_prefix
+            drops_thinking UNKNOWN_PRICE find_model find_retired gem_facts gem_ids model_names
+            part_cost prices_as_of published_at recommended_rate renderer_fits renderer_keeps_prefix
             renderer_names textarena_facts tokenizer_of
         index: BUILTINS KINDS aggregate_traits builtins_of can_weigh find_anywhere find_builtin
             grader_traits how_to_make is_taken known_loss known_preference learns_targets_alone
@@ -67,7 +68,7 @@ else:
         records: Args Builtin Declaration LossTraits MODEL_FOLDER Param PreferenceTraits REQUIRED
             SCALARS Signature WatchedMetric
         saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError
-            find_weights is_run_weights layer_kind model_of weights_folder
+            find_weights is_run_weights layer_kind model_of shown_turns weights_folder
         schema: plan_schema
         settings: TableError how_old is_stale keep_table model_at project_file published_models
             settings_of stated_models stated_price table_file

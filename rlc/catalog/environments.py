@@ -12,6 +12,7 @@ from rlc.catalog.builtins.frameworks import AGENT
 from rlc.catalog.builtins.graders import COMPARE_WITH, RUBRIC
 from rlc.catalog.builtins.sources import ROWS_OF_ENV
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
+from rlc.catalog.facts import renderer_keeps_prefix
 from rlc.catalog.index import builtins_of, data_traits, find_builtin, source_traits, wrapper_traits
 from rlc.catalog.records import MODEL_FOLDER, EnvFacts, Param, Role
 from rlc.data import Code, module_of_package
@@ -27,6 +28,7 @@ from rlc.plan import (
     JudgingPlan,
     KeepPlan,
     ModelPlan,
+    ModelState,
     Plan,
     RewardModelPlan,
     StagePlan,
@@ -34,7 +36,7 @@ from rlc.plan import (
     file_part,
     located,
 )
-from rlc.plan.leaves import children_of, evolved, with_asked_models
+from rlc.plan.leaves import children_of, evolved, with_each
 from rlc.records import Record, evolve, values_of
 
 # The kinds of code that are called with the arguments that stand beside them.
@@ -98,10 +100,82 @@ def history_of(env: EnvPlan) -> Literal["all", "observations", "latest"]:
     return next((history for history in kept if history), "latest")
 
 
-def may_rewrite(env: EnvPlan) -> bool:
-    """Return whether a chat is a prompt a turn where the renderer changes earlier turns; what wraps
-    texts has `concat()` for that."""
-    return bool(seats_of(env)) or source_traits(env.source).prompts != "text"
+ChatTurns = Literal["sampled", "template"]  # the sampled tokens, or what the template makes of them
+
+
+def chat_history_of(env: EnvPlan) -> ChatTurns:
+    """Return what the prompts of an environment's chats show of earlier turns."""
+    chat = with_role(env, "chat")
+    history: ChatTurns = "sampled"
+    return chat.args.get("history", history) if chat else history
+
+
+def goes_on(env: EnvPlan, renderer: str) -> bool | None:
+    """Return whether each prompt of an episode begins with the one before and what was sampled, so
+    that it is one sequence; None if that is not known of the renderer."""
+    if makes_text(env):
+        return False
+    sampled = chat_history_of(env) == "sampled" and not source_traits(env.source).tokens
+    return True if sampled else renderer_keeps_prefix(renderer)
+
+
+def with_history(env: EnvPlan, history: ChatTurns) -> EnvPlan:
+    """Return an environment whose chats show that of earlier turns."""
+    chat = with_role(env, "chat")
+    said = {"instruction": "", "system": "", **(chat.args if chat else {}), "history": history}
+    step = StepPlan(chat.name if chat else "chat", said)
+    others = [wrapper for wrapper in env.wrappers if wrapper is not chat]
+    others.insert(env.wrappers.index(chat) if chat else len(others), step)
+    return evolve(env, wrappers=tuple(others))
+
+
+def with_older_histories(plan: Plan) -> Plan:
+    """Return a plan of before schema 5, in which the renderer alone decided how chats went on, with
+    what it decided."""
+
+    def as_it_was(env: EnvPlan, renderer: str) -> EnvPlan:
+        anew = max_turns(env) != 1 and not renderer_keeps_prefix(renderer)
+        if with_role(env, "chat") is None and not (anew and _is_rendered(env)):
+            return env
+        return with_history(env, "template" if anew else "sampled")
+
+    return _with_envs(plan, as_it_was)
+
+
+def with_other_histories(plan: Plan) -> tuple[ChatTurns, Plan] | None:
+    """Return the plan whose chats show the other thing of earlier turns, and what that is; None if
+    no sequence would be another."""
+    found = set[ChatTurns]()
+
+    def other(env: EnvPlan, renderer: str) -> EnvPlan:
+        history: ChatTurns = "template" if chat_history_of(env) == "sampled" else "sampled"
+        if max_turns(env) == 1 or not _is_rendered(env):
+            return env
+        changed = with_history(env, history)
+        if goes_on(changed, renderer) in (None, goes_on(env, renderer)):
+            return env
+        found.add(history)
+        return changed
+
+    changed = _with_envs(plan, other)
+    return (found.pop(), changed) if len(found) == 1 else None
+
+
+def _is_rendered(env: EnvPlan) -> bool:
+    """Return whether rlc renders the chats of an environment, of more than one reply."""
+    own = makes_text(env) or source_traits(env.source).tokens
+    return not own and with_role(env, "template", "game") is None
+
+
+def _with_envs(plan: Plan, change: Callable[[EnvPlan, str], EnvPlan]) -> Plan:
+    """Return a plan with each environment changed; the renderer of its stage is given, too."""
+
+    def changed(stage: StagePlan) -> StagePlan:
+        renderer = stage.model.renderer
+        new: StagePlan = with_each(EnvPlan, stage, lambda env: change(env, renderer))
+        return new
+
+    return evolve(plan, stages=tuple(map(changed, plan.stages)))
 
 
 def max_turns(env: EnvPlan) -> int | None:
@@ -344,8 +418,10 @@ def _stage(stage: StagePlan, change: Change) -> StagePlan:
     if stage.played:
         parts["envs"] = tuple(_env(env, change) for env in stage.played)
     parts["model"] = _model(stage.model, change)
-    located: StagePlan = with_asked_models(
-        evolved(stage, parts), lambda state: evolve(state, model=_model(state.model, change))
+    located: StagePlan = with_each(
+        ModelState,
+        evolved(stage, parts),
+        lambda state: evolve(state, model=_model(state.model, change)),
     )
     return located
 

@@ -118,6 +118,11 @@ def renderer_keeps_prefix(renderer: str) -> bool | None:
     return False if renderer in (*groups["rewrites"], *groups["ends_with_text"]) else None
 
 
+def drops_thinking(renderer: str) -> bool:
+    """Return whether a renderer is known to leave the thinking out of earlier turns."""
+    return renderer in snapshot("models")["drops_thinking"]
+
+
 def renderer_fits(base: str, renderer: str) -> bool:
     """Return whether a model knows a renderer's markup; True if its renderers are unknown."""
     if (model := find_model(base)) is None or not model.renderers:

@@ -461,7 +461,8 @@ class SourceTraits:
     """Traits of the environments of a source.
 
     ``prompts``: bare ``text``, of which wrappers make prompts; a ``chat`` through the model's
-    renderer, with `chat()` or without it; or prompts of its ``own``. ``numbered``: its tasks have
+    renderer, with `chat()` or without it; or prompts of its ``own``, which are ``tokens`` where rlc
+    does not render its messages. ``numbered``: its tasks have
     permanent numbers. ``blocks``: its calls block, so workers make them; None if that depends on
     the environment. ``package`` is installed with rlc's ``extra``. ``key`` is needed unless the
     environment has a ``base_url``. ``code``: its id names Python code, or, ``tasksets``, a module
@@ -476,6 +477,7 @@ class SourceTraits:
     """
 
     prompts: Literal["text", "chat", "own"]
+    tokens: bool = False
     numbered: bool = False
     blocks: bool | None = True
     package: str | None = None

@@ -14,9 +14,9 @@ else:
         """
         histories: AS_PLAYED Ends StoppingHistory View ViewChange ended_reply first_tokens stop_of
             upto_end views_of
-        prompts: PromptBuilder TextHistory ToolChatHistory caching calls_of chat_history chunks_of
-            conversation encoded_reply fitting_renderer load_template observation_of opening
-            prompt_of readable rendered text_of tool_chat_history unread_calls with_instruction
+        prompts: ChatFormat ChatHistory PromptBuilder TextHistory caching calls_of chat_history
+            chunks_of conversation encoded_reply fitting_renderer load_template observation_of
+            opening readable rendered text_of unread_calls with_instruction
         transcripts: Message Plain TranscriptHistory TranscriptPrompt TranscriptTree reply_message
             whole_conversation
         turns: Action Chunks ContractError EnvError NO_CHUNKS Observation Verdict chunks_from_json

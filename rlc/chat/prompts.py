@@ -15,13 +15,14 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import cached_property, lru_cache
+from functools import lru_cache, partial
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from attrs import define, evolve
 
 from rlc.catalog import OBSERVED
+from rlc.chat.seams import Rendering, Seams
 from rlc.chat.turns import NO_CHUNKS, Action, Chunks, EnvError, Observation, split_chunks
 from rlc.data import Chat, Message, read_template
 from rlc.errors import first_line
@@ -55,83 +56,105 @@ def load_template(name: str) -> Template:
 
 _LONGEST = 4_096  # characters of a text that is cached
 _MOST = 2_048  # texts in the cache
-# A short conversation, to render a later turn behind it.
 _ASKED: Message = {"role": "user", "content": "."}
-_REPLY: Message = {"role": "assistant", "content": ""}  # stands for any reply
+
+# What later prompts show of earlier turns: their sampled tokens, or what the model's template makes
+# of them, as a server that is sent messages does.
+History = Literal["sampled", "template"]
 
 
-class ToolChatHistory:
-    """An episode with tools. If the renderer keeps earlier turns, each prompt extends the previous
-    sampled tokens, and the episode is one datum; if not, each turn is a prompt of its own."""
+class ChatFormat:
+    """The renderer of chats, how each begins and goes on, and caches."""
 
-    def __init__(self, renderer: Any, **begins: Any) -> None:
-        """``begins``: ``solved``, ``instruction`` and ``system`` as for :func:`opening`."""
-        self.stop: list[int] | list[str] | None = renderer.get_stop_sequences()
-        self.chunks: Chunks = NO_CHUNKS
-        self._renderer = renderer
+    def __init__(self, renderer: Any, history: History = "sampled", **begins: Any) -> None:
+        """``begins``: the arguments of :func:`opening` that are the same for all chats."""
+        self.renderer = renderer
+        self.seams = Seams(renderer, partial(prompt_of, renderer))
+        # A template that leaves earlier turns alone shows their sampled tokens, too.
+        alone = renderer.has_extension_property and not self.seams.by_text
+        self.goes_on = history == "sampled" or alone
         self._begins = begins
-        self._stops = frozenset(stop for stop in self.stop or () if isinstance(stop, int))
-        self._keeps = bool(renderer.has_extension_property and self._stops)
-        self._messages: list[Message] = []
-        self._tokens: list[int] = []
+        # All members of a group are asked the same question, and often told the same.
+        self.asked = lru_cache(maxsize=1_024)(lambda text: self.opened((_user(text),)))
 
-    def copy(self) -> ToolChatHistory:
+    def opened(self, shown: Sequence[Mapping[str, Any]]) -> tuple[list[Message], Rendering]:
+        """Return the first messages, and the prompt of the first reply."""
+        messages = opening(self.renderer, shown, **self._begins)
+        return messages, prompt_of(self.renderer, messages)
+
+
+class ChatHistory:
+    """A chat through a renderer. If its turns go on, each prompt extends the previous one and what
+    was sampled, and the episode is one sequence; if not, each turn is a prompt of its own."""
+
+    def __init__(self, chats: ChatFormat, whole: bool = False) -> None:
+        """``whole``: an action's text is the whole reply, markup and thinking included."""
+        self.stop = chats.seams.stop
+        self.chunks: Chunks = NO_CHUNKS
+        self._chats = chats
+        self._whole = whole
+        self._messages: list[Message] = []  # of a chat that is written anew
+        self._tokens: list[int] = []
+        self._reply: list[int] = []
+
+    @property
+    def length(self) -> int:
+        """The tokens of the last prompt, with those of a reply to it that are kept."""
+        return len(self._tokens)
+
+    def copy(self) -> ChatHistory:
         """Return a chat that goes on from here in its own way."""
         other = copy(self)
         other._messages = [*self._messages]
         return other
 
     def observe(self, observation: Observation) -> list[int]:
-        """Return the next prompt. Raise EnvError for tools that the renderer cannot show."""
-        shown = observation.messages or ({"role": "user", "content": observation.text},)
-        if not self._messages:
-            self._messages = opening(self._renderer, shown, **self._begins)
-            self._tokens = self._prompt(self._messages)
-            return self._tokens
-        new = [rendered(message) for message in shown]
-        self._messages += new
-        self._tokens = (
-            self._tokens + self._after_reply(new) if self._keeps else self._prompt(self._messages)
-        )
+        """Return the next prompt. Raise EnvError for messages that the renderer cannot show."""
+        shown, chats = observation.messages or (_user(observation.text),), self._chats
+        if not self._tokens:
+            read = chats.opened(shown) if observation.messages else chats.asked(observation.text)
+            self._messages, (self._tokens, chunks) = [*read[0]], read[1]
+        elif chats.goes_on:
+            seam, chunks = chats.seams.after(self._reply, [*map(rendered, shown)])
+            self._tokens = self._tokens + seam
+        else:
+            self._messages += map(rendered, shown)
+            self._tokens, chunks = prompt_of(chats.renderer, self._messages)
+        self.chunks = {**self.chunks, **chunks} if chunks else self.chunks
         return self._tokens
 
     def reply(self, tokens: list[int]) -> Action:
         """Record the tokens of a reply: the sampled ones, behind a beginning that it was given. The
-        action's text is the whole reply, markup included; its message is the parsed reply."""
-        message, _ = self._renderer.parse_response(tokens)
-        # Later prompts show calls that could not be parsed as they were sampled.
-        kept = {key: value for key, value in message.items() if key != "unparsed_tool_calls"}
-        unread = message.get("unparsed_tool_calls")
-        if unread and isinstance(kept["content"], list):
-            shown = text_of(kept)  # a call without an end is there already
-            lost = [call.raw_text for call in unread if call.raw_text not in shown]
-            kept["content"] = [*kept["content"], *({"type": "text", "text": t} for t in lost)]
-        self._messages.append(kept)
-        closed = bool(tokens) and tokens[-1] in self._stops
-        # A reply cut off at max_tokens must still end before the next turn begins.
-        end = [] if closed or not self._keeps else [next(iter(self.stop or ()))]
-        self._tokens = self._tokens + tokens + end  # type: ignore[operator]
-        text = self._renderer.tokenizer.decode(tokens[:-1] if closed else tokens)
-        return Action(text, message, cut_off=bool(self._stops) and not closed)
+        action's message is the parsed reply, and its text is without thinking, unless it is whole.
+        """
+        renderer = self._chats.renderer
+        message, _ = renderer.parse_response(tokens)
+        closed = bool(tokens) and tokens[-1] in self.stop
+        self._reply = tokens
+        if self._chats.goes_on:
+            self._tokens = self._tokens + tokens
+        else:
+            self._messages.append(_as_sampled(message))
+        if not self._whole:
+            return Action(text_of(message), message)
+        text = renderer.tokenizer.decode(tokens[:-1] if closed else tokens)
+        return Action(text, message, cut_off=not (closed or self._chats.seams.by_text))
 
-    def _after_reply(self, new: list[Message]) -> list[int]:
-        """Return the tokens that messages add after a reply, rendered behind a short chat."""
-        left = 1 + sum(token in self._stops for token in self._prompt([_ASKED]))
-        tokens = self._prompt([_ASKED, _REPLY, *new])
-        for at, token in enumerate(tokens):
-            left -= token in self._stops
-            if not left:
-                return tokens[at + 1 :]
-        raise EnvError("the model's renderer does not end a turn with its stop token")
 
-    def _prompt(self, messages: list[Message]) -> list[int]:
-        tokens, chunks = prompt_of(self._renderer, messages)
-        self.chunks = {**self.chunks, **chunks} if chunks else self.chunks
-        return tokens
+def _as_sampled(message: Message) -> Message:
+    """Return a parsed reply for later prompts, with the calls that could not be parsed as text."""
+    kept = {key: value for key, value in message.items() if key != "unparsed_tool_calls"}
+    unread = message.get("unparsed_tool_calls")
+    if unread and isinstance(kept["content"], list):
+        shown = text_of(kept)  # a call without an end is there already
+        lost = [call.raw_text for call in unread if call.raw_text not in shown]
+        kept["content"] = [*kept["content"], *({"type": "text", "text": t} for t in lost)]
+    return kept
 
 
 def prompt_of(renderer: Any, messages: Sequence[Message]) -> tuple[list[int], Chunks]:
-    """Return messages as a prompt, with chunks. Raise EnvError if an image is left out."""
+    """Return messages as a prompt, with chunks. Raise EnvError if the renderer cannot show them, or
+    leaves out an image."""
     from tinker_cookbook.exceptions import RendererError
 
     contents = [content for m in messages if not isinstance(content := m.get("content"), str)]
@@ -139,9 +162,10 @@ def prompt_of(renderer: Any, messages: Sequence[Message]) -> tuple[list[int], Ch
     prompt = None
     try:
         prompt = renderer.build_generation_prompt(messages)
-    except RendererError:
+    except RendererError as error:
         if not images:
-            raise
+            what = f"the model's chat format cannot show these messages: {first_line(error)}"
+            raise EnvError(what) from error
     seen = 0 if prompt is None else sum(chunk.type == "image" for chunk in prompt.chunks)
     if prompt is None or seen < images:
         raise EnvError(f"{_named(renderer)} shows no images; take a model that sees")
@@ -209,14 +233,6 @@ def with_text(content: Any, text: str) -> Any:
 
 def _named(renderer: Any) -> str:
     return f"the model's renderer ({type(renderer).__name__.removesuffix('Renderer')})"
-
-
-def tool_chat_history(
-    tokenizer: Any, renderer_name: str, **begins: Any
-) -> Callable[[], ToolChatHistory]:
-    """Return a factory of tool chats. Raise EnvError if the renderer does not fit the tokenizer."""
-    renderer = fitting_renderer(tokenizer, renderer_name)
-    return lambda: ToolChatHistory(renderer, **begins)
 
 
 class CachingTokenizer:
@@ -396,75 +412,6 @@ def chunks_of(history: PromptBuilder) -> Chunks:
     return chunks
 
 
-class ChatFormat:
-    """The renderer of chats, how each begins, and a cache. The renderer must have the extension
-    property (it does not rewrite earlier turns), unless a chat ends with its first reply."""
-
-    def __init__(self, renderer: Any, **begins: Any) -> None:
-        """``begins``: the arguments of :func:`opening` that are the same for all chats."""
-        self.renderer = renderer
-        self._begins = begins
-        # All members of a group are asked the same question.
-        self.asked = lru_cache(maxsize=1_024)(lambda text: self.opening([_user(text)]))
-
-    def opening(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[int], Chunks]:
-        """Return the prompt of the first reply, after these messages."""
-        return prompt_of(self.renderer, opening(self.renderer, messages, **self._begins))
-
-    def more(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Return the tokens that messages and the next generation prompt add after a reply."""
-        return self._prompt([_REPLY, *messages])[self._known :]
-
-    @cached_property
-    def _known(self) -> int:
-        """The number of tokens that a renderer puts before a reply and after it."""
-        from tinker_cookbook.renderers import RenderContext
-
-        ended = self._prompt([_REPLY])
-        next_reply = RenderContext(idx=1, is_last=True, prev_message=_REPLY)
-        header = self.renderer._get_generation_suffix("assistant", next_reply)
-        return len(ended) - len(header)
-
-    def _prompt(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        tokens: list[int] = self.renderer.build_generation_prompt(messages).to_ints()
-        return tokens
-
-
-class ChatHistory:
-    """A chat. Each prompt extends the previous tokens, so a whole episode becomes one datum."""
-
-    def __init__(self, chats: ChatFormat) -> None:
-        self.stop = chats.renderer.get_stop_sequences()
-        self.chunks: Chunks = NO_CHUNKS
-        self._chats = chats
-        self._tokens: list[int] = []
-
-    def observe(self, observation: Observation) -> list[int]:
-        if self._tokens:
-            said = observation.messages or (_user(observation.text),)
-            self._tokens = self._tokens + self._chats.more(said)
-        elif observation.messages:
-            self._tokens, self.chunks = self._chats.opening(observation.messages)
-        else:
-            self._tokens, self.chunks = self._chats.asked(observation.text)
-        return self._tokens
-
-    def reply(self, tokens: list[int]) -> Action:
-        message, _ = self._chats.renderer.parse_response(tokens)
-        closed = tokens and tokens[-1] in self.stop
-        # A reply cut off at max_tokens must still end before the next turn begins.
-        self._tokens = self._tokens + tokens + ([] if closed else list(self.stop))
-        return Action(text_of(message), message)  # thinking is not sent to the environment
-
-
-class RewrittenChat(ToolChatHistory):
-    """A chat whose renderer rewrites earlier turns: each turn is a prompt of its own."""
-
-    def reply(self, tokens: list[int]) -> Action:
-        message = super().reply(tokens).message
-        return Action(text_of(message or {}), message)
-
-
 class TextHistory:
     """A template that is filled with each observation: every turn is a prompt of its own."""
 
@@ -486,24 +433,15 @@ class TextHistory:
 def chat_history(
     tokenizer: Any,
     renderer_name: str,
-    one_reply: bool = False,
-    may_rewrite: bool = False,
+    *,
+    history: History = "sampled",
+    whole: bool = False,
     **begins: Any,
-) -> Callable[[], PromptBuilder]:
-    """Return a factory of chats; ``begins`` as for :class:`ChatFormat`. Raise EnvError for a
-    renderer that does not fit the tokenizer, or that cannot keep a prefix where it has to."""
-    renderer = fitting_renderer(tokenizer, renderer_name)
-    why = None
-    if not renderer.has_extension_property:
-        why = "rewrites earlier turns, so chat() cannot keep them"
-    elif not all(isinstance(stop, int) for stop in renderer.get_stop_sequences()):
-        why = "ends a turn with text, not with a token"
-    if why is None or one_reply:
-        chats = ChatFormat(renderer, **begins)
-        return lambda: ChatHistory(chats)
-    if not may_rewrite:
-        raise EnvError(f"the renderer `{renderer_name}` {why}")
-    return lambda: RewrittenChat(renderer, **begins)
+) -> Callable[[], ChatHistory]:
+    """Return a factory of chats; ``begins`` as for :func:`opening`. Raise EnvError for a renderer
+    that does not fit the tokenizer."""
+    chats = ChatFormat(fitting_renderer(tokenizer, renderer_name), history, **begins)
+    return lambda: ChatHistory(chats, whole)
 
 
 def encoded_reply(reply: str, history: PromptBuilder, tokenizer: Any) -> list[int]:

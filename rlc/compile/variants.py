@@ -44,7 +44,7 @@ from rlc.plan import (
     Training,
     build_graph,
 )
-from rlc.plan.leaves import leaves, models_of, needed_stages, with_asked_models
+from rlc.plan.leaves import leaves, models_of, needed_stages, with_each
 from rlc.records import evolve
 
 ORIGIN = "--service"
@@ -96,7 +96,7 @@ def stage_on_service(stage: StagePlan, service: str, recipe: str) -> StagePlan:
         return evolve(state, model=_on(state.model, service, recipe))
 
     own = evolve(stage, model=_on(stage.model, service, recipe))
-    there: StagePlan = with_asked_models(own, moved)
+    there: StagePlan = with_each(ModelState, own, moved)
     return there
 
 
@@ -164,7 +164,7 @@ def left_out(plan: Plan) -> str | None:
 
 def _stage(stage: StagePlan) -> StagePlan:
     model = _model(stage.model)
-    stage = with_asked_models(stage, lambda state: evolve(state, model=_model(state.model)))
+    stage = with_each(ModelState, stage, lambda state: evolve(state, model=_model(state.model)))
     every = None if stage.every is None else min(stage.every, MAX_STEPS)
     return evolve(_SMALL[stage](stage, model), model=model, every=every)
 

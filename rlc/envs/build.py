@@ -9,12 +9,11 @@ from typing import Any
 from attrs import field, frozen
 
 from rlc.catalog import (
+    chat_history_of,
     code_of,
     gem_facts,
     is_chat,
     is_included,
-    max_turns,
-    may_rewrite,
     prompt_rules,
     rubrics_of,
     source_traits,
@@ -32,7 +31,6 @@ from rlc.chat import (
     ViewChange,
     chat_history,
     load_template,
-    tool_chat_history,
     views_of,
 )
 from rlc.data import (
@@ -120,17 +118,9 @@ def build_env(
     ) -> Callable[[], PromptBuilder]:
         own = begins(plan) | ({} if shown.system is None else {"system": shown.system})
         reader = shown.reader or (tokenizer, renderer)
-        if tools is not None:
-            return ended(tool_chat_history(*reader, solved=solved, **own), reader[0])
-        if is_chat(plan):
-            new_chat = chat_history(
-                *reader,
-                one_reply=max_turns(plan) == 1,
-                may_rewrite=may_rewrite(plan),
-                solved=solved,
-                **own,
-            )
-            return ended(new_chat, reader[0])
+        if tools is not None or is_chat(plan):
+            whole = tools is not None
+            return ended(chat_history(*reader, whole=whole, solved=solved, **own), reader[0])
         wrapper = with_role(plan, "template")
         template = load_template(wrapper.args["name"] if wrapper else "no")
         return ended(lambda: TextHistory(tokenizer, template))
@@ -165,10 +155,11 @@ def build_env(
     return PlayableEnv(plan, source, new_history, None, count, *models, program=program)
 
 
-def begins(plan: EnvPlan) -> dict[str, str]:
-    """Return the arguments of `chat()` that say how the chats of an environment begin."""
+def begins(plan: EnvPlan) -> dict[str, Any]:
+    """Return the arguments of `chat()` that say how the chats of an environment begin and go on."""
     chat = with_role(plan, "chat")
-    return {name: chat.args.get(name, "") for name in ("instruction", "system")} if chat else {}
+    own = {name: chat.args.get(name, "") for name in ("instruction", "system")} if chat else {}
+    return own | {"history": chat_history_of(plan)}
 
 
 @frozen
@@ -245,7 +236,7 @@ def _problem_source(plan: EnvPlan, *_: Any) -> Offer:
 
 
 def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    history = tool_chat_history(tokenizer, renderer, **begins(plan))
+    history = chat_history(tokenizer, renderer, whole=True, **begins(plan))
     return Offer(OpenRewardSource(plan.id, plan.args), history)
 
 
@@ -280,19 +271,19 @@ def _python_source(plan: EnvPlan, *_: Any) -> Offer:
 
 
 def _harbor_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    history = tool_chat_history(tokenizer, renderer, **begins(plan))
+    history = chat_history(tokenizer, renderer, whole=True, **begins(plan))
     source = HarborSource(plan.id, plan.args)
     return Offer(source, history, source.count)
 
 
 def _openenv_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
-    history = tool_chat_history(tokenizer, renderer, **begins(plan))
+    history = chat_history(tokenizer, renderer, whole=True, **begins(plan))
     return Offer(OpenEnvSource(plan.id, plan.args), history)
 
 
 def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
     ((_, loader),) = code_of(plan)
-    new_chat = tool_chat_history(tokenizer, renderer, **begins(plan))
+    new_chat = chat_history(tokenizer, renderer, whole=True, **begins(plan))
     kind = TasksetSource if is_taskset(loader.target) else VerifiersSource
     source = kind(plan.id, loader.target, plan.args)
     return Offer(source, lambda: TranscriptHistory(new_chat), source.count)

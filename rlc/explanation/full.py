@@ -66,6 +66,7 @@ def explain_text(
     lines += ["", paint.title("the whole job")]
     if len(costs) > 1:
         lines += section("cost in USD", sizes.job_cost_lines(costs), paint)
+    lines += section("other histories", _sentences(sizes.other_price(plan, costs)), paint)
     lines += section("expected", job.expectation_lines(plan, paint), paint)
     lines += section("writes", _sentences(job.written(plan)), paint)
     lines += section("needs", _sentences(job.needed(plan)), paint)

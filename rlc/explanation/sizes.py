@@ -12,14 +12,15 @@ from rlc.catalog import (
     REQUIRED,
     Param,
     find_builtin,
+    goes_on,
     how_old,
     makes_text,
     max_turns,
     preference_traits,
     price_source,
     provider,
-    renderer_keeps_prefix,
     seats_of,
+    with_other_histories,
     with_role,
 )
 from rlc.explanation.layout import UNKNOWN, Lines, count, dollars, number, wrapped
@@ -61,6 +62,7 @@ from rlc.pricing import (
     StageCost,
     bill_rows,
     extends_prefix,
+    plan_cost,
     shares,
     total_cost,
 )
@@ -336,7 +338,7 @@ def datum_sentence(env: EnvPlan, model: ModelPlan) -> str:
     why = "every turn is billed with its whole prompt"
     if makes_text(env):
         return f"one training sequence a turn: {why}"
-    if renderer_keeps_prefix(model.renderer) is None:
+    if goes_on(env, model.renderer) is None:
         return (
             f"one training sequence an episode, if the renderer {model.renderer} keeps earlier "
             "turns as they were, which is not known; else one a turn"
@@ -370,6 +372,15 @@ def price(costs: Sequence[StageCost]) -> str:
     if unpriced and not any(total_cost(costs, level).known for level in LEVELS):
         return f"{UNKNOWN}: no price of {' or '.join(unpriced)} is known"
     return span(lambda level: dollars(total_cost(costs, level)))
+
+
+def other_price(plan: Plan, costs: Sequence[StageCost]) -> Lines:
+    """Yield the price of a plan whose chats show the other thing of earlier turns, if any."""
+    if all(cost.free for cost in costs) or (found := with_other_histories(plan)) is None:
+        return
+    history, other = found
+    expected = dollars(total_cost(plan_cost(other), "expected"))
+    yield f"{expected} expected with `history = {history}`"
 
 
 def span(of: Callable[[Level], str]) -> str:

@@ -14,6 +14,7 @@ from rlc.explanation.layout import NO_BOUND, UNKNOWN, WIDTH, Lines, count, dolla
 from rlc.explanation.sizes import (
     collected,
     data_text,
+    other_price,
     price,
     span,
     stage_timing,
@@ -69,7 +70,14 @@ def summary_text(
         *((f"sweep {sweep.plan.name}", _sweep(sweep)) for sweep in sweeps),
         ("tokens", [span(lambda level: _rounded(sum(cost.tokens(level) for cost in costs)))]),
         ("time", _time(plan, latencies or {})),
-        ("cost", [price(costs), *stale_prices(stage.model for stage in plan.stages)]),
+        (
+            "cost",
+            [
+                price(costs),
+                *other_price(plan, costs),
+                *stale_prices(stage.model for stage in plan.stages),
+            ],
+        ),
         ("budget", _budget(plan, costs)),
         ("expected", expectation_lines(plan, Paint())),
         ("unusual", _unusual(plan, costs, found)),

@@ -169,18 +169,16 @@ def _cookbook_environment(settings: Settings, name: str) -> str:
     multi_turn = env_id in gem_ids() and gem_facts(env_id)["multi_turn"]
     model = write.current_model(settings["model_name"])
     renderer = settings["renderer_name"] or (model.renderers[0] if model else "")
-    if multi_turn and renderer_keeps_prefix(renderer) is False:  # it rewrites earlier turns
+    anew = multi_turn and renderer_keeps_prefix(renderer) is False
+    if anew:
         above.append(
-            "the script's chat, which this model's renderer rewrites from turn to turn: here as "
-            "text, with every turn a sequence of its own"
+            "the script writes the chat anew for each turn, which is a sequence of its own; with "
+            "`history = sampled` the episode is one"
         )
-        chatml = model is not None and model.chatml
-        template = "qwen3_general" if prompt == "general" and chatml else "no"
-        steps = [source, "concat_with_action()", call("template", template)]
-        return write.declaration("env", name, pipeline(*steps), above)
     if prompt == "general":
         above.append('the script also puts "Question: " before the task')
-    chat = call("chat", instruction=INSTRUCTION if prompt == "general" else None)
+    instruction = INSTRUCTION if prompt == "general" else None
+    chat = call("chat", instruction=instruction, history=Word("template") if anew else None)
     return write.declaration("env", name, pipeline(source, chat), above)
 
 

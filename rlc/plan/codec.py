@@ -45,7 +45,7 @@ from rlc.plan.stages import (
 )
 from rlc.records import evolve
 
-OLDER = (3,)  # the schemas that are read beside today's
+OLDER = (3, 4)  # the schemas that are read beside today's
 
 _OF_FILES = ("path", "split", "count", "max_tokens", "too_long")
 # The fields of each kind of data, of which schema 3 had one record with all of them.
@@ -61,11 +61,12 @@ _DATA = {
 
 
 def upgraded(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON of a plan of schema 3 in schema 4; what is malformed is left as it is."""
+    """Return the JSON of a plan of an older schema in today's; what is malformed is left as it is.
+    How its chats went on is not in it: see :func:`rlc.catalog.with_older_histories`."""
     stages = data.get("stages")
-    if isinstance(stages, list):
+    if isinstance(stages, list) and data["schema_version"] == 3:
         stages = [_stage(one) if isinstance(one, Mapping) else one for one in stages]
-    return {**data, "schema_version": 4, "stages": stages}
+    return {**data, "schema_version": SCHEMA_VERSION, "stages": stages}
 
 
 def _stage(stage: Mapping[str, Any]) -> Mapping[str, Any]:

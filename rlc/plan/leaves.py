@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from rlc.plan.parts import ModelPlan, ModelState
 from rlc.records import IF_ANY, Record, evolve, fields, has
 
+P = TypeVar("P")
 R = TypeVar("R", bound=Record)
 PLAIN = {str, int, float, bool, type(None)}
 INLINE = "inline"  # in the metadata of a field: its parts are called as those of the record are
@@ -102,20 +103,20 @@ def models_of(stage: Any) -> list[tuple[str, ModelPlan]]:
     return asked if own is None else [("model", own), *asked]
 
 
-def with_asked_models(node: Any, change: Callable[[ModelState], ModelState]) -> Any:
-    """Return the plan of a stage, or a part of one, with each model that it asks changed."""
+def with_each(of: type[P], node: Any, change: Callable[[P], P]) -> Any:
+    """Return a plan, or a part of one, with each part of a type changed."""
     kind: Any = type(node)
-    if kind is ModelState:
+    if kind is of:
         return change(node)
     if kind in PLAIN:
         return node
     if kind is tuple:
-        items = [with_asked_models(item, change) for item in node]
+        items = [with_each(of, item, change) for item in node]
         return node if all(map(is_, items, node)) else tuple(items)
     parts = node if kind is dict else {name: getattr(node, name) for name, *_ in _names(kind)}
     new = {}
     for name, part in parts.items():
-        if type(part) not in PLAIN and (other := with_asked_models(part, change)) is not part:
+        if type(part) not in PLAIN and (other := with_each(of, part, change)) is not part:
             new[name] = other
     if not new:
         return node

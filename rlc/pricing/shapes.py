@@ -34,10 +34,9 @@ from rlc.catalog import (
     TINY_TOKENIZER,
     env_facts,
     find_builtin,
+    goes_on,
     history_of,
-    makes_text,
     max_turns,
-    renderer_keeps_prefix,
     tokenizer_of,
     trained_seats,
     with_role,
@@ -504,10 +503,8 @@ def extends_prefix(env: EnvPlan, model: ModelPlan, unknown: bool) -> bool:
 
     A history in text is tokenised anew for each turn, so only a chat through the renderer can.
     """
-    if makes_text(env):
-        return False
-    keeps = renderer_keeps_prefix(model.renderer)
-    return unknown if keeps is None else keeps
+    extends = goes_on(env, model.renderer)
+    return unknown if extends is None else extends
 
 
 @frozen(eq=False)

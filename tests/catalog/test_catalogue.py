@@ -7,12 +7,14 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
+from family_tokenizers import family_tokenizer
 
 from rlc.catalog.builtins.wrappers import TEMPLATES
 from rlc.catalog.declarations import DECLARATIONS
 from rlc.catalog.facts import (
     FREE,
     TINY,
+    drops_thinking,
     find_model,
     find_retired,
     model_names,
@@ -136,6 +138,25 @@ def test_renderers_keep_the_prefix_as_the_cookbook_says() -> None:
         renderer = renderers.get_renderer(name, StandInTokenizer(), image_processor=object())
         tokens = all(isinstance(stop, int) for stop in renderer.get_stop_sequences())
         assert renderer_keeps_prefix(name) == (renderer.has_extension_property and tokens), name
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("name", renderer_names())
+def test_renderers_drop_thinking_as_the_cookbook_does(name: str) -> None:
+    """Those of models that think, which each prompt of theirs may have them do."""
+    if name.startswith(("tml_v0", "kimi_k31", "role_colon", "llama3")):
+        assert not drops_thinking(name)
+        return
+    get_renderer = pytest.importorskip("tinker_cookbook.renderers").get_renderer
+    renderer = get_renderer(name, family_tokenizer(), image_processor=object())
+    thought = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "4"}]
+    asked = {"role": "user", "content": "?"}
+    prompt = renderer.build_generation_prompt(
+        [asked, {"role": "assistant", "content": thought}, asked]
+    )
+    shown = "Hm." in family_tokenizer().decode(prompt.to_ints())
+    never = "disable" in name or "instruct" in name or name == "deepseekv3"
+    assert drops_thinking(name) == (not shown and not never)
 
 
 @pytest.mark.engine

@@ -11,7 +11,7 @@ from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
 
 from rlc.chat.histories import Ends, StoppingHistory, ended_reply, stop_of
-from rlc.chat.prompts import ChatFormat, ChatHistory, TextHistory, ToolChatHistory
+from rlc.chat.prompts import ChatFormat, ChatHistory, TextHistory
 from rlc.chat.turns import Observation
 
 pytestmark = pytest.mark.engine
@@ -66,7 +66,9 @@ def test_the_renderers_own_end_follows_a_reply_that_text_has_ended() -> None:
 
 def test_a_call_of_a_tool_that_text_has_ended_is_complete() -> None:
     call = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
-    history = StoppingHistory(ToolChatHistory(renderer()), ("</tool_call>",), tokenizer())
+    history = StoppingHistory(
+        ChatHistory(ChatFormat(renderer()), whole=True), ("</tool_call>",), tokenizer()
+    )
     history.observe(Observation("Look."))
     action = history.reply(encode(call))
     assert action.message is not None

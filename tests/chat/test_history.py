@@ -23,7 +23,7 @@ from rlc.chat.prompts import (
     TextHistory,
     load_template,
 )
-from rlc.chat.turns import EnvError, Observation
+from rlc.chat.turns import Observation
 from rlc.envs.build import build_env
 from rlc.plan.environments import StepPlan
 from rlc.records import evolve
@@ -129,25 +129,20 @@ def test_braces_in_an_observation_are_left_alone() -> None:
 
 
 @pytest.mark.engine
-def test_a_renderer_that_rewrites_the_past_is_refused() -> None:
-    with pytest.raises(EnvError, match="`qwen3` rewrites earlier turns"):
-        build_env(env(StepPlan("chat", {"instruction": ""})), tokenizer(), "qwen3")
-
-
-@pytest.mark.engine
+@pytest.mark.parametrize("history", ["sampled", "template"])
 @pytest.mark.parametrize("name", ["qwen3", "role_colon"])
-def test_a_chat_of_own_code_is_written_anew(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_chat_of_own_code_shows_each_turn_once(
+    name: str, history: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     source = "class Source:\n    def group(self, seed, size):\n        return []\n"
     Path("game.py").write_text(f"{source}def make():\n    return Source()\n")
-    chat = StepPlan("chat", {"instruction": "Be brief.", "system": ""})
+    chat = StepPlan("chat", {"instruction": "Be brief.", "system": "", "history": history})
     own = evolve(env(chat), source="python", id="game.py:make", args={"args": {}}, max_turns=None)
-    history = build_env(own, tokenizer(), name).new_history()
-    first = history.observe(Observation("Guess."))
-    history.reply(encode("5"))
-    second = tokenizer().decode(history.observe(Observation("Higher.")))
+    turns = build_env(own, tokenizer(), name).new_history()
+    first = turns.observe(Observation("Guess."))
+    turns.reply(encode("5"))
+    second = tokenizer().decode(turns.observe(Observation("Higher.")))
     assert "Be brief." in tokenizer().decode(first)
     assert [second.count(text) for text in ("Guess.", "5", "Higher.", "Be brief.")] == [1, 1, 1, 1]
 

@@ -14,12 +14,13 @@ from PIL import Image
 
 from rlc.catalog.facts import renderer_names
 from rlc.chat.prompts import (
-    ToolChatHistory,
+    ChatHistory,
+    History,
     calls_of,
+    chat_history,
     conversation,
     fitting_renderer,
     text_of,
-    tool_chat_history,
     unread_calls,
 )
 from rlc.chat.turns import EnvError, Observation, model_input, readable_text
@@ -32,8 +33,13 @@ ASKED = conversation([{"role": "user", "content": "What is there?"}], [TOOL])
 END = "<|im_end|>"
 
 
-def chat(renderer: str = "qwen3_instruct", instruction: str = "") -> ToolChatHistory:
-    return tool_chat_history(tokenizer(), renderer, instruction=instruction)()
+def chat(
+    renderer: str = "qwen3_instruct", instruction: str = "", history: History = "sampled"
+) -> ChatHistory:
+    new_chat = chat_history(
+        tokenizer(), renderer, history=history, whole=True, instruction=instruction
+    )
+    return new_chat()
 
 
 def decode(tokens: list[int]) -> str:
@@ -162,8 +168,8 @@ def test_a_call_that_cannot_be_read_is_told_apart_from_plain_text(said: str) -> 
     assert list(calls_of(action.message)) == []
 
 
-def test_where_the_renderer_rewrites_earlier_turns_each_turn_is_a_prompt_of_its_own() -> None:
-    history = chat("qwen3")
+def test_where_the_template_rewrites_earlier_turns_each_turn_is_a_prompt_of_its_own() -> None:
+    history = chat("qwen3", history="template")
     first = history.observe(ASKED)
     history.reply(encode(f"<think>\nHm.\n</think>\n\n{CALL}{END}"))
     second = decode(history.observe(seen("a cat")))
@@ -175,15 +181,17 @@ def test_where_the_renderer_rewrites_earlier_turns_each_turn_is_a_prompt_of_its_
     )
 
 
-def test_a_broken_call_stays_in_the_prompts_of_a_renderer_that_rewrites() -> None:
-    history = chat("qwen3")
+@pytest.mark.parametrize("kept", ["sampled", "template"])
+def test_a_broken_call_stays_in_later_prompts(kept: History) -> None:
+    history = chat("qwen3", history=kept)
     history.observe(ASKED)
     history.reply(encode(f"<tool_call>\n{{n}}\n</tool_call>{END}"))
     assert "<tool_call>\n{n}\n</tool_call>" in decode(history.observe(Observation("No JSON.")))
 
 
-def test_a_call_that_was_cut_off_is_shown_once_in_later_prompts() -> None:
-    history = chat("qwen3")
+@pytest.mark.parametrize("kept", ["sampled", "template"])
+def test_a_call_that_was_cut_off_is_shown_once_in_later_prompts(kept: History) -> None:
+    history = chat("qwen3", history=kept)
     history.observe(seen("hi"))
     history.reply(encode("I call <tool_call>never closed<|im_end|>"))
     assert decode(history.observe(seen("Go on."))).count("never closed") == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from chat_support import tokenizer
 
-from rlc.chat.prompts import tool_chat_history
+from rlc.chat.prompts import chat_history
 from rlc.chat.transcripts import (
     TranscriptHistory,
     reply_message,
@@ -24,7 +24,7 @@ CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 
 
 def new_history(renderer: str = "qwen3_instruct") -> TranscriptHistory:
-    return TranscriptHistory(tool_chat_history(tokenizer(), renderer))
+    return TranscriptHistory(chat_history(tokenizer(), renderer, whole=True))
 
 
 def encode(text: str, ended: bool = True) -> list[int]:

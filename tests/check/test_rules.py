@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from run_support import TINY, block, train
 
-from rlc.catalog.facts import LORA_RATES, find_model, model_names, renderer_keeps_prefix
+from rlc.catalog.facts import LORA_RATES, drops_thinking, find_model, model_names
 from rlc.compile.recipe import check, compile_source
 from rlc.data.reading import Reader
 from rlc.lang.source import Source
@@ -153,29 +154,23 @@ def test_steps_of_the_command_line_are_not_held_against_the_recipe() -> None:
 
 
 @pytest.mark.parametrize("base", [name for name in model_names() if name != "tiny"])
-def test_what_is_advised_about_turns_works(base: str) -> None:
-    """Written as it is advised, the game has no other finding than what it costs."""
+def test_a_chat_of_every_model_is_one_sequence_and_says_what_is_seen_of_thinking(base: str) -> None:
+    """Where its template would show something else; either way that is advised ends the warning."""
     model = find_model(base)
     assert model is not None
-    head = f'model policy {{ base = "{base}" }}\n'
     rest = train(optimizer=f"adam({2 * LORA_RATES[0]})", sampling="sample(max_tokens = 64)")
-    found = compile_source(
-        Source("r.rl", head + 'env guess = gem("game:GuessTheNumber-v0-easy") |> chat()\n' + rest)
-    ).diagnostics
-    refused = [item for item in found if item.code == "RL0405"]
-    if not refused:
-        assert renderer_keeps_prefix(model.renderers[0]) is not False
-        return
-    advice = str(refused[0].help)
-    words = advice.split("`")[1]
-    if words.startswith("renderer"):
-        head, env = head.replace(" }", f"  {words} }}"), "chat()"
-    else:
-        env = words
-    text = head + f'env guess = gem("game:GuessTheNumber-v0-easy") |> {env}\n' + rest
-    again = compile_source(Source("r.rl", text)).diagnostics
-    assert {item.code for item in again} <= {"RL0415"}
-    assert all("chat()" not in str(item.help) for item in again)
+
+    def found(chat: str) -> list[tuple[str, str | None]]:
+        text = f'model policy {{ base = "{base}" }}\n'
+        text += f'env guess = gem("game:GuessTheNumber-v0-easy") |> {chat}\n{rest}'
+        return [(one.code, one.help) for one in compile_source(Source("r.rl", text)).diagnostics]
+
+    thinks = drops_thinking(model.renderers[0])
+    assert [code for code, _ in found("chat()")] == ["RL0405"] * thinks
+    for _, advice in found("chat()"):
+        sampled, template = re.findall(r"`(chat\(.*?\))`", str(advice))
+        assert not found(sampled)
+        assert [code for code, _ in found(template)] == ["RL0415"]
 
 
 @pytest.mark.parametrize(("words", "expected"), [(("a", "b"), []), (("a", "c"), ["RL0326"])])
@@ -236,12 +231,10 @@ def test_a_reference_is_a_model(reference: str, message: str) -> None:
 @pytest.mark.parametrize("wrapper", ["", " |> chat()"])
 @pytest.mark.parametrize(
     ("renderer", "expected"),
-    [("", ["RL0415"]), ("renderer = qwen3_instruct", []), ("renderer = role_colon", ["RL0415"])],
+    [("", ["RL0405"]), ("renderer = qwen3_instruct", []), ("renderer = role_colon", [])],
 )
-def test_chats_of_own_code_are_written_anew(
-    wrapper: str, renderer: str, expected: list[str]
-) -> None:
-    """With `chat()` or without it, at the price of a sequence a turn."""
+def test_chats_of_own_code_go_on(wrapper: str, renderer: str, expected: list[str]) -> None:
+    """With `chat()` or without it."""
     model = f'model policy {{ base = "Qwen/Qwen3-8B"  {renderer} }}\n'
     text = model + f'env guess = python("game:make"){wrapper} |> rollouts(max_turns = 4)\n'
     found = compile_source(Source("r.rl", text + train(optimizer="adam(5e-4)"))).diagnostics

@@ -14,8 +14,8 @@ from rlc.errors import Error
 from rlc.plan.codec import plan_from_dict, plan_to_dict
 from rlc.plan.environments import EnvPlan
 from rlc.plan.graph import build_graph
-from rlc.plan.leaves import children_of, leaves, with_asked_models
-from rlc.plan.parts import BudgetPlan
+from rlc.plan.leaves import children_of, leaves, with_each
+from rlc.plan.parts import BudgetPlan, ModelState
 from rlc.plan.stages import Evaluation, Training
 
 ANY_MODEL: Any = None
@@ -58,7 +58,7 @@ def test_a_rehearsal_keeps_what_the_job_is_about(text: str) -> None:
 
 def _bare(env: EnvPlan) -> Any:
     """An environment without its judges and the models that are asked, which are rehearsed too."""
-    return with_asked_models(evolve(env, judging=()), lambda s: evolve(s, model=ANY_MODEL))
+    return with_each(ModelState, evolve(env, judging=()), lambda s: evolve(s, model=ANY_MODEL))
 
 
 @pytest.mark.parametrize("text", TEXTS)

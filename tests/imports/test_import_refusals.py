@@ -137,7 +137,7 @@ def test_keep_going_leaves_the_unknown_to_comments() -> None:
         ),
         (
             "tinker_cookbook_train.py env_id=game:GuessTheNumber-v0-easy model_name=Qwen/Qwen3-8B",
-            "|> concat_with_action()\n  |> template(qwen3_general)",
+            "history = template",
         ),
     ],
 )

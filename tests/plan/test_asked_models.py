@@ -9,7 +9,7 @@ from run_support import TINY, compiled, train
 from stage_parts import changed
 
 from rlc.plan.graph import build_graph
-from rlc.plan.leaves import asked_models, needed_stages, with_asked_models
+from rlc.plan.leaves import asked_models, needed_stages, with_each
 from rlc.plan.parts import ModelPlan, ModelState
 from rlc.plan.records import Plan
 from rlc.records import Record, frozen
@@ -57,11 +57,11 @@ def test_asked_models_are_changed_and_nothing_else() -> None:
     def moved(state: ModelState) -> ModelState:
         return evolve(state, model=evolve(state.model, base="other"))
 
-    other = with_asked_models(stage, moved)
+    other = with_each(ModelState, stage, moved)
     assert [state.model.base for _, state in asked_models(other)] == ["other", "other"]
     assert other.model == stage.model
-    assert with_asked_models(other, lambda state: state) == other
-    assert with_asked_models(plan().stages[0], moved) == plan().stages[0]
+    assert with_each(ModelState, other, lambda state: state) == other
+    assert with_each(ModelState, plan().stages[0], moved) == plan().stages[0]
 
 
 def test_what_is_asked_flows_into_the_stage() -> None:

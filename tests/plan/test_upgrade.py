@@ -13,12 +13,15 @@ import pytest
 from attrs import evolve
 from dialect_batches import draw_batch, episodes_of
 from paths import RECIPES
+from run_support import train
 
 from rlc.algo import compute_advantages
+from rlc.catalog.environments import chat_history_of, goes_on
 from rlc.catalog.plan_files import plan_from_file
-from rlc.compile.recipe import load
+from rlc.compile.recipe import compile_source
 from rlc.data.reading import Reader
-from rlc.plan.codec import PlanFormatError, plan_from_dict
+from rlc.lang.source import Source
+from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_to_dict
 from rlc.plan.graph import build_graph
 from rlc.plan.stages import StagePlan
 
@@ -34,6 +37,22 @@ SINCE = {
     ),
     "cookbook_tutorial": ("main.optimizer.learning_rate=4.91e-4",),
     "solver_judge": ("duel.data=countdown", "duel.samples=489_340", "test.data=countdown"),
+    "sudoku": ("main.batch.parallel=64",),
+}
+# What their texts say since of how turns go on, and what they said, or what was so without a word.
+SAMPLED, ANEW = "chat(history = sampled)", "chat(history = template)"
+_SUDOKU = "Please reason step by step, and put your final answer within \\\\boxed{}."
+TURNS = {
+    "debate": {SAMPLED: ANEW},
+    "harbor": {SAMPLED: ANEW},
+    "mcp_tools": {"history = sampled": "history = template"},
+    "openreward": {"shuffle = true)": f"shuffle = true) |> {ANEW}"},
+    "gem_python_tool": {SAMPLED: "concat_chat() |> template(no)"},
+    "gem_search_tool": {"track()": "concat_chat()", SAMPLED: "track() |> template(no)"},
+    "sudoku": {
+        f'|> chat(instruction = "{_SUDOKU}")': "|> concat() |> template(qwen3_game)",
+        "renderer  = qwen3_instruct": "",
+    },
 }
 
 
@@ -46,7 +65,12 @@ def test_a_plan_of_schema_3_is_what_its_recipe_compiles_to(
         {key: value for key, value in PLANS[name].items() if key != "made_from"}, "recipes"
     )
     assert intact, "its hash is that of the document as it stands"
-    now = load(f"recipes/{name}.rl", SINCE.get(name, ()), reader=Reader()).plan
+    path = f"recipes/{name}.rl"
+    text = Path(path).read_text(encoding="utf-8")
+    for new, before in TURNS.get(name, {}).items():
+        assert new in text
+        text = text.replace(new, before)
+    now = compile_source(Source(path, text), SINCE.get(name, ()), reader=Reader()).plan
     assert now is not None
     assert old.graph == now.graph == build_graph(old.stages)
     stages = tuple(map(with_same_advantage, old.stages, now.stages))
@@ -85,3 +109,31 @@ def test_what_is_no_plan_of_schema_3_is_refused() -> None:
             plan_from_dict({**data, "stages": stages})
     with pytest.raises(PlanFormatError, match="schema_version is 2"):
         plan_from_dict({**data, "schema_version": 2})
+
+
+@pytest.mark.parametrize(
+    ("renderer", "env", "history"),
+    [
+        ("qwen3", 'gem("game:GuessTheNumber-v0-easy") |> chat()', "template"),
+        ("qwen3", 'python("game:make") |> rollouts(max_turns = 4)', "template"),
+        ("qwen3", 'gem("rg:chain_sum") |> chat()', "sampled"),  # there is one turn
+        ("qwen3_instruct", 'gem("game:GuessTheNumber-v0-easy") |> chat()', "sampled"),
+    ],
+)
+def test_the_chats_of_a_plan_of_schema_4_go_on_as_they_did(
+    renderer: str, env: str, history: str
+) -> None:
+    """Where their renderer changed earlier turns, each turn was a prompt of its own."""
+    model = f'model policy {{ base = "tiny"  renderer = {renderer} }}\n'
+    text = f"{model}env guess = {env}\n{train()}"
+    now = compile_source(Source("r.rl", text)).plan
+    assert now is not None
+    data = plan_to_dict(now) | {"schema_version": 4}
+    (old_env,) = data["stages"][0]["source"]["envs"]
+    for step in old_env["wrappers"]:
+        step["args"].pop("history", None)
+    old, _ = plan_from_file(data, "")
+    (played,) = old.stages[0].played
+    assert chat_history_of(played) == history
+    kept = goes_on(played, renderer)
+    assert kept is (history == "sampled")

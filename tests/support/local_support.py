@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import numpy as np
-import tokenizers  # type: ignore[import-untyped]
+import tokenizers
 import torch
 import transformers
 from tinker import types

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tokenizers import (  # type: ignore[import-untyped]
+from tokenizers import (
     AddedToken,
     Tokenizer,
     decoders,

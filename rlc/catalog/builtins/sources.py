@@ -399,6 +399,7 @@ SOURCES = (
         Param("self_play", "bool", "members of a group play with each other", False),
         traits=SourceTraits(
             "own",
+            tokens=True,
             blocks=False,
             package="tinker-cookbook",
             code=True,

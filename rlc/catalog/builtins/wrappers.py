@@ -245,10 +245,17 @@ WRAPPERS = (
     ),
     _wrapper(
         "chat",
-        "a chat through the model's renderer: each turn extends the tokens before it",
+        "a chat through the model's renderer",
         WrapperTraits("chat", history="all", scripted=True),
         text("instruction", "added to the first observation", ""),
         text("system", "a system message, for prompts that have none of their own", ""),
+        word(
+            "history",
+            "what later prompts show of a reply: its sampled tokens, thinking included, so that an "
+            "episode is one sequence, or what the model's template makes of it",
+            ("sampled", "template"),
+            "sampled",
+        ),
         before={
             **dict.fromkeys((*_HISTORIES, "chat"), _ONE_HISTORY),
             "template": "`chat()` makes the prompt itself, with the model's renderer",

@@ -6,18 +6,19 @@ import os
 
 from rlc.catalog import (
     TEMPLATES,
+    chat_history_of,
+    drops_thinking,
     env_facts,
     files_of,
     find_builtin,
     find_model,
+    goes_on,
     history_of,
     is_chat,
     max_turns,
-    may_rewrite,
     played_as,
     players_of_role,
     renderer_fits,
-    renderer_keeps_prefix,
     source_traits,
     with_role,
     wrapper_traits,
@@ -25,7 +26,7 @@ from rlc.catalog import (
 from rlc.check.rules.view import StageView, rule_on_envs
 from rlc.check.scope import advice_for_file
 from rlc.lang import is_variable, masked
-from rlc.plan import WHERE_PATHS_START, EnvPlan, ModelPlan
+from rlc.plan import WHERE_PATHS_START, EnvPlan
 
 _CHARACTERS_PER_TOKEN = 4
 
@@ -148,59 +149,43 @@ def _turns_fit_the_wrappers(view: StageView, env: EnvPlan) -> None:
 
 
 @rule_on_envs("model")
-def _chat_keeps_prefix(view: StageView, env: EnvPlan) -> None:
-    """A chat is one sequence, which a renderer that rewrites earlier turns breaks."""
-    renderer = view.model.renderer
-    fits = renderer_fits(view.model.base, renderer)  # if not, another one is advised anyway
-    if renderer_keeps_prefix(renderer) is not False or not fits:
+def _earlier_turns(view: StageView, env: EnvPlan) -> None:
+    """Where the model's template would show earlier turns otherwise, the recipe says so."""
+    renderer, path = view.model.renderer, f"envs.{env.name}"
+    if chat := with_role(env, "chat"):
+        path = f"{path}.wrappers.{chat.name}"
+    differs = drops_thinking(renderer) and renderer_fits(view.model.base, renderer)
+    one_reply = (max_turns(env) or 1) == 1 or with_role(env, "game") is not None
+    if one_reply or not differs or not goes_on(env, renderer):
         return
-    chat = with_role(env, "chat")
-    rewritten = may_rewrite(env) or with_role(env, "server_tools")
-    if chat is not None and not rewritten and max_turns(env) != 1:
-        message = f'`{chat.name}()` needs earlier turns as they were, and "{renderer}" changes them'
-        model = find_model(view.model.base)
-        if better := _keeps_prefix(view.model):
-            advice = f"use `renderer = {better}` in the model"
-        else:
-            text = "concat_chat() |> template(no)"
-            if model and (model.chatml or "role_colon" in model.renderers):
-                text = f"concat() |> template({'qwen3_game' if model.chatml else 'no'})"
-            advice = f"none of its own renderers leaves them alone: `{text}` makes a prompt a turn"
-        view.error("RL0405", f"envs.{env.name}.wrappers.{chat.name}", message, advice)
-
-
-def _keeps_prefix(model: ModelPlan) -> str | None:
-    """Return a renderer of the model under which a chat is one sequence; None if it has none."""
-    known = find_model(model.base)
-    renderers = (model.renderer, *(known.renderers if known else ()))
-    return next((name for name in renderers if renderer_keeps_prefix(name)), None)
+    if not view.is_given(f"{path}.args.history"):
+        message = (
+            f"in later turns of `{env.name}` the model sees its earlier thinking, which the "
+            f'template of "{renderer}" leaves out'
+        )
+        advice = (
+            "say which it is: `chat(history = sampled)`, an episode is one sequence, or "
+            "`chat(history = template)`, as servers show it, at the price of a sequence a turn"
+        )
+        view.warning("RL0405", path, message, advice)
 
 
 @rule_on_envs("advantage", "model")
 def _each_turn_a_sequence(view: StageView, env: EnvPlan) -> None:
     """Where no turn extends the one before, a long episode is paid for again and again."""
-    turns, path, renderer = max_turns(env), f"envs.{env.name}", view.model.renderer
-    history, keeps = with_role(env, "history"), _keeps_prefix(view.model)
-    rewrites = renderer_keeps_prefix(renderer) is False
-    if turns is not None and turns <= 2:
+    turns, path = max_turns(env), f"envs.{env.name}.wrappers"
+    history, chat = with_role(env, "history"), with_role(env, "chat")
+    if (turns is not None and turns <= 2) or goes_on(env, view.model.renderer) is not False:
         return
-    if source_traits(env.source).prompts == "text" and history is not None:
-        why, path, ways = (
-            f"with `{history.name}()`",
-            f"{path}.wrappers.{history.name}",
-            ["`chat()`"],
-        )
-    elif source_traits(env.source).prompts != "text" and rewrites and is_chat(env) and turns:
-        why, ways = f'the renderer "{renderer}" changes earlier turns, so', []
+    if history is not None:
+        path, why, instead = f"{path}.{history.name}", f"`{history.name}()`", "`chat()`"
+    elif chat is not None and chat_history_of(env) == "template":
+        path, why = f"{path}.{chat.name}.args.history", "`history = template`"
+        instead = "`history = sampled`"
     else:
         return
-    if keeps not in (None, renderer):
-        ways.append(f"`renderer = {keeps}` in the model")
-    instead = f"{', with '.join(ways)} makes the episode one"
-    if keeps is None and rewrites:
-        instead = "none of its own renderers does better; `rollouts(max_turns = …)` limits it"
-    message = f"{why} every turn of `{env.name}` is a sequence of its own"
-    advice = f"the cost grows with the square of the turns; {instead}"
+    message = f"with {why} every turn of `{env.name}` is a sequence of its own"
+    advice = f"the cost grows with the square of the turns; {instead} makes the episode one"
     view.warning("RL0415", path, message, advice)
 
 
@@ -236,8 +221,7 @@ def _context(view: StageView, env: EnvPlan) -> None:
     turns, history, chars = max_turns(env), history_of(env), env_facts(env).chars
     if turns is None:  # a limit that is written says how many may be
         limit = f"envs.{env.name}.rollouts.max_turns"
-        is_default = view.origins.provenance().get(limit, "default of ").startswith("default of ")
-        turns = 1 if is_default else env.rollouts.max_turns
+        turns = env.rollouts.max_turns if view.is_given(limit) else 1
     # Of the last prompt with its reply, as far as observations were measured.
     replies, observations = turns if history == "all" else 1, 1 if history == "latest" else turns
     prompt, observation = (chars.get(kind, (0, 0))[0] for kind in ("prompt", "observation"))

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from rlc.data import Reader
 
 
+_DEFAULT = "default of "
+
+
 @frozen(eq=False)
 class StageView:
     """The parts of one stage that could be read, and their places. ``before`` are the stages whose
@@ -63,6 +66,10 @@ class StageView:
         """Return whether a part was set there: a rule on the recipe's own numbers need not hold."""
         value = self.origins.values.get(part)
         return value is not None and is_command_line(value.origin)
+
+    def is_given(self, path: str) -> bool:
+        """Return whether the recipe has a value at that path, not only a default."""
+        return not self.origins.provenance().get(path, _DEFAULT).startswith(_DEFAULT)
 
     def compared(self) -> Iterator[tuple[str, str, bool]]:
         """Yield each scope that values of the advantage are compared in, with the path of what says

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinker import types
-from tinker_cookbook.renderers import RenderContext, get_text_content
+from tinker_cookbook.renderers import get_text_content
 
 Message = dict[str, Any]
 
@@ -39,7 +39,7 @@ class Question:
 class Chat(Question):
     """A chat. Each prompt extends the tokens before it: an episode is one sequence to train on."""
 
-    tokens: Sequence[int] = ()
+    tokens: Sequence[int] = ()  # of the last prompt, and of the reply to it
 
     def observe(self, shown: str | Sequence[Message]) -> list[int]:
         first = not self.tokens
@@ -47,16 +47,21 @@ class Chat(Question):
         return list(self.tokens)
 
     def reply(self, tokens: list[int]) -> str:
-        closed = tokens and tokens[-1] in self.stop  # one that is cut off has to end, too
-        self.tokens = [*self.tokens, *tokens, *([] if closed else self.stop)]
+        self.tokens = [*self.tokens, *tokens]
         return super().reply(tokens)
 
     def added(self, messages: list[Message]) -> list[int]:
-        """The tokens that messages add after a reply."""
-        reply = {"role": "assistant", "content": ""}
-        made = self.renderer.render_message(reply, RenderContext(idx=0, is_last=False))
-        parts = [made.header, *made.output] if made.header else made.output
-        return self.rendered([reply, *messages])[sum(part.length for part in parts) :]
+        """The tokens that messages add after a reply: those that do not depend on its text."""
+        asked, (one, other) = {"role": "user", "content": "."}, ("A", "B")
+        written, another = (
+            self.rendered([asked, {"role": "assistant", "content": reply}, *messages])
+            for reply in (one, other)
+        )
+        differs = (a != b for a, b in zip(reversed(written), reversed(another), strict=True))
+        seam = written[len(written) - list(differs).index(True) :]
+        last = self.tokens[-1]  # the end of the turn, unless the reply was cut off
+        ended = last in self.stop and (seam[0] == last or seam[0] not in self.stop)
+        return seam[1:] if ended else seam
 
 
 def said(shown: str | Sequence[Message]) -> list[Message]:

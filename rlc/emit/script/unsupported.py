@@ -18,14 +18,13 @@ from rlc.catalog import (
     builtins_of,
     code_of,
     code_of_data,
+    goes_on,
     is_chat,
     loss_traits,
     max_turns,
-    may_rewrite,
     model_price,
     preference_program,
     provider,
-    renderer_keeps_prefix,
     source_traits,
     tracker_traits,
     with_role,
@@ -152,9 +151,8 @@ def _environment(env: EnvPlan, renderer: str) -> Iterator[str]:
     limits = (own.max_failures, own.timeout, own.turn_timeout, own.step_timeout, own.max_turns)
     if limits != (None, None, None, STEP_TIMEOUT, MAX_TURNS):
         yield "`rollouts()` limits failures, time or turns, which a script does not"
-    rewrites = may_rewrite(env) and not renderer_keeps_prefix(renderer)
-    if is_chat(env) and rewrites and max_turns(env) != 1:
-        yield f"the renderer `{renderer}` rewrites earlier turns, which a script does not"
+    if is_chat(env) and not goes_on(env, renderer) and max_turns(env) != 1:
+        yield "`history = template` writes earlier turns anew, which a script does not"
     plain = reward.reduce in ("turns", "sum") and reward.nonterminal is None
     if not plain or reward.shaped is not None or (reward.low, reward.high) != (None, None):
         yield "`reward()`: a script adds up the rewards of the turns"

@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, field, frozen
 
 from rlc.chat import (
-    NO_CHUNKS,
     Action,
-    Chunks,
+    ChatFormat,
+    ChatHistory,
     Ends,
     EnvError,
     Message,
     Observation,
-    ToolChatHistory,
     TranscriptPrompt,
     TranscriptTree,
     conversation,
@@ -89,7 +88,7 @@ class AgentEpisode:
     player: Player
     attempt: Attempt
     tokenizer: Any
-    renderer: Any
+    chats: ChatFormat
     idle: Deadline
     context: Context = field(factory=copy_context)  # in which replies are sampled
     over: asyncio.Future[str] = field(factory=lambda: asyncio.get_running_loop().create_future())
@@ -105,7 +104,7 @@ class AgentEpisode:
 
     def __attrs_post_init__(self) -> None:
         self._limits = self.attempt.task.env.plan.rollouts
-        self._tree = TranscriptTree(partial(ToolChatHistory, self.renderer))
+        self._tree = TranscriptTree(partial(ChatHistory, self.chats, whole=True))
 
     def metrics(self) -> Mapping[str, float]:
         """Return how many requests began a conversation, how many rewrote its history, and how many
@@ -172,7 +171,7 @@ class AgentEpisode:
         """Return the policy as a model; the recipe limits its context."""
         client: Any = self  # as far as :meth:`sample` goes
         end = frozenset({self.tokenizer.eos_token_id})
-        given = name, MODEL, client, self.tokenizer, self.renderer, None, end
+        given = name, MODEL, client, self.tokenizer, self.chats.renderer, None, end
         return AgentModel(*given, episode=self)
 
     def _require_open(self) -> None:
@@ -328,7 +327,12 @@ class AgentGeneration(Generation):
             on_token(token)
         return response
 
-    def keep(self, texts: Sequence[str], messages: Sequence[Message]) -> None:
+    def keep(
+        self,
+        texts: Sequence[str],
+        messages: Sequence[Message],
+        tokens: Sequence[Sequence[int]],  # noqa: ARG002
+    ) -> None:
         if self.episode.over.done():
             return
         sent = [*zip(texts, messages, strict=True)]
@@ -342,11 +346,9 @@ class AgentModel(ChatModel):
 
     episode: AgentEpisode = field(kw_only=True)
 
-    def prompt(
-        self, messages: Sequence[Message], tools: Sequence[Tool] = ()
-    ) -> tuple[list[int], Chunks]:
+    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> TranscriptPrompt:
         """See :meth:`AgentEpisode.prompt`."""
-        return self.episode.prompt(messages, tools).tokens, NO_CHUNKS
+        return self.episode.prompt(messages, tools)
 
     def may_retry(self, prompt: Sequence[int], replies: Sequence[types.SampledSequence]) -> bool:
         return self.episode.may_retry(prompt, replies)
@@ -383,7 +385,7 @@ class AgentsEndpoint:
     """The endpoint of agents, as many at a time as have ``places``; it starts with the first."""
 
     tokenizer: Any
-    renderer: Any
+    chats: ChatFormat
     places: asyncio.Semaphore
     _addresses: dict[str, EndpointAddress] = field(factory=dict, init=False)
     _server: asyncio.Task[None] | None = field(default=None, init=False)
@@ -416,7 +418,7 @@ class AgentsEndpoint:
             place(self.places),
             Deadline(limits.step_timeout, "the agent, between two requests,") as idle,
         ):
-            requests = AgentEpisode(player, attempt, self.tokenizer, self.renderer, idle)
+            requests = AgentEpisode(player, attempt, self.tokenizer, self.chats, idle)
             async with self.address(requests) as address:
                 try:
                     seen, ended = await _run_program(requests, episode, address)

@@ -19,7 +19,9 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from rlc.catalog import chat_history_of
 from rlc.chat import (
+    ChatFormat,
     EnvError,
     Observation,
     PromptBuilder,
@@ -80,7 +82,9 @@ def build_envs(
             what = f"agents are served with a package that is not here: {error.name}"
             raise EnvError(what, "pip install 'rlc[serve]'") from error
         places = asyncio.Semaphore(plan.agent.concurrency)
-        agents = AgentsEndpoint(tokenizer, fitting_renderer(tokenizer, renderer), places)
+        fitting = fitting_renderer(tokenizer, renderer)
+        chats = ChatFormat(fitting, chat_history_of(plan))
+        agents = AgentsEndpoint(tokenizer, chats, places)
         return evolve(env, endpoint=agents)
 
     try:

@@ -12,8 +12,9 @@ from attrs import define, field, frozen
 
 from rlc.catalog import code_of_data
 from rlc.chat import (
+    ChatFormat,
+    ChatHistory,
     EnvError,
-    ToolChatHistory,
     chunks_of,
     encoded_reply,
     fitting_renderer,
@@ -287,7 +288,7 @@ def _sides(
 def _pairs(data: Any, conversations: SupervisedRenderer, row: Row) -> RowSequences:
     """Return a prompt as it is when the model is sampled, with the text of its reply after it."""
     prompt, reply = read_pair(row, data.prompt, data.reply)
-    history = ToolChatHistory(conversations.renderer)
+    history = ChatHistory(ChatFormat(conversations.renderer))
     try:
         shown = history.observe(observation_of(prompt))
         tokens = encoded_reply(reply, history, conversations.renderer.tokenizer)

@@ -80,12 +80,12 @@ def test_a_task_its_rewards_and_its_metrics() -> None:
 def test_branches_are_the_sequences_with_what_they_share_masked_once() -> None:
     from chat_support import encode, tokenizer
 
-    from rlc.chat.prompts import tool_chat_history
+    from rlc.chat.prompts import chat_history
     from rlc.chat.transcripts import TranscriptHistory
     from rlc.runtime.records import Turn
     from rlc.runtime.rollouts.tokens import merged_sequences
 
-    history = TranscriptHistory(tool_chat_history(tokenizer(), "qwen3_instruct"))
+    history = TranscriptHistory(chat_history(tokenizer(), "qwen3_instruct", whole=True))
     made, turns = source(["> And 5?", "< Why?", "> Sure?"]), list[Turn]()
 
     async def run() -> None:

@@ -13,7 +13,7 @@ from chat_support import tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.chat.prompts import ToolChatHistory, conversation, fitting_renderer
+from rlc.chat.prompts import ChatFormat, ChatHistory, conversation, fitting_renderer
 from rlc.chat.transcripts import Message, TranscriptTree, reply_message
 from rlc.runtime.records import Turn
 from rlc.runtime.rollouts.tokens import NOT_SAMPLED, EpisodeTokens, merged_sequences
@@ -67,7 +67,7 @@ class Agent:
 
 
 def agent(name: str = "qwen3_instruct") -> Agent:
-    return Agent(TranscriptTree(partial(ToolChatHistory, renderer(name))))
+    return Agent(TranscriptTree(partial(ChatHistory, ChatFormat(renderer(name)), whole=True)))
 
 
 def user(text: str) -> Message:
