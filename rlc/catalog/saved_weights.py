@@ -11,8 +11,9 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from rlc.catalog.environments import chat_history_of, max_turns
 from rlc.catalog.facts import TINY, TINY_TOKENIZER
 from rlc.catalog.plan_files import plan_from_file
 from rlc.catalog.records import MODEL_FOLDER
@@ -55,6 +56,7 @@ class SavedWeights:
         trains: which layers it has: ``train_mlp``, ``train_attn``, ``train_unembed``.
         service: where they can be used.
         renderer: how chats become tokens, as the run had it; None if that is not known.
+        turns: what its prompts showed of earlier turns; None if that is not known.
         chosen: why they were chosen, if the name left that open: "the best of `main`".
         asked: what followed the folder in the name that they were found by: ``@main:best``.
     """
@@ -66,6 +68,7 @@ class SavedWeights:
     trains: Mapping[str, bool]
     service: str
     renderer: str | None = None
+    turns: Literal["sampled", "template"] | None = None
     chosen: str = ""
     asked: str = field(default="", eq=False)
 
@@ -107,6 +110,16 @@ def find_weights(name: str) -> SavedWeights:
         raise WeightsError(f"there is no folder {folder}")
     what = f"run, and no adapter ({ADAPTER_CONFIG})" if stage is None else "run"
     raise WeightsError(f"{folder} is the folder of no {what}")
+
+
+def shown_turns(weights: str | None) -> Literal["sampled", "template"]:
+    """Return what a model that is served shows of earlier turns: what it was trained with, or what
+    its template makes of them."""
+    try:
+        found = find_weights(weights) if weights and is_run_weights(weights) else None
+    except WeightsError:
+        found = None
+    return (found and found.turns) or "template"
 
 
 def model_of(run: str) -> str | None:
@@ -158,9 +171,10 @@ def _of_run(path: Path, folder: str, name: str | None, which: str | None) -> Sav
     is_folder = re.fullmatch(MODEL_FOLDER, model.base) is not None
     base = located(model.base, plan.recipe) if is_folder else model.base
     trains = {part: getattr(model, part) for part in ("train_mlp", "train_attn", "train_unembed")}
-    return SavedWeights(
-        exactly, state, base, model.lora_rank, trains, model.service, model.renderer, chosen
-    )
+    played = [env for one in trained for env in one.played if max_turns(env) != 1]
+    turns = chat_history_of(played[-1]) if played else None
+    of_model = model.lora_rank, trains, model.service, model.renderer
+    return SavedWeights(exactly, state, base, *of_model, turns, chosen)
 
 
 def _stage(

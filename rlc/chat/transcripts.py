@@ -1,22 +1,23 @@
 """Conversations that a program sends whole, as messages in OpenAI's form, with each request.
 
 A prompt begins with the sampled tokens of the longest conversation that was answered before; only
-what is new is tokenised. Several requests may go on from one answer, so the answers of an episode
-are a tree. An answer counts as the sampled one if it shows a model the same: ids of calls, how
-arguments are written, thinking and outer space do not matter.
+what is new is tokenised. Several requests may go on from one answer, so the answers are a tree. An
+answer counts as the sampled one if it shows a model the same: ids of calls, how arguments are
+written, thinking and outer space do not matter.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from typing import Any, Literal
 
 from attrs import define, field, frozen
 
-from rlc.chat.prompts import ToolChatHistory, calls_of, conversation, readable, text_of
+from rlc.chat.prompts import ChatHistory, calls_of, conversation, readable, text_of
 from rlc.chat.turns import NO_CHUNKS, Action, Chunks, EnvError, Observation
 
 Message = Mapping[str, Any]
@@ -33,34 +34,34 @@ class TranscriptPrompt:
     text: str
     kind: Kind
     messages: tuple[Message, ...]  # the whole conversation
-    chat: ToolChatHistory  # that has made it
+    chat: ChatHistory  # that has made it
 
-
-@define(eq=False)
-class _Node:
-    """A message of the tree: the chat up to it, if it is an answer, and what follows."""
-
-    chat: ToolChatHistory | None = None
-    later: dict[str, _Node] = field(factory=dict)
+    @property
+    def chunks(self) -> Chunks:
+        """What is not text among the tokens."""
+        return self.chat.chunks
 
 
 @define(eq=False)
 class TranscriptTree:
-    """What one episode has asked, and what was answered."""
+    """What has been asked, and what was answered: of one episode, or of one model that is served.
+    With ``most`` tokens of kept answers, the ones that nobody went on from make room for others."""
 
-    new_chat: Callable[[], ToolChatHistory]
+    new_chat: Callable[[], ChatHistory]
+    most: int | None = None
     kinds: Counter[Kind] = field(factory=Counter, init=False)
-    _root: _Node = field(factory=_Node, init=False)
+    # The chats up to each answer, by a digest of the conversation that it ends.
+    _answered: OrderedDict[bytes, ChatHistory] = field(factory=OrderedDict, init=False)
+    _kept: int = field(default=0, init=False)  # tokens
 
     def write(self, messages: Sequence[Message]) -> TranscriptPrompt:
         """Return the prompt of a conversation. Raise EnvError if the renderer cannot show it."""
-        whole, node, chat, at = tuple(messages), self._root, None, 0
-        for number, message in enumerate(whole[:-1]):  # an answer is followed by something new
-            if (next_node := node.later.get(_key(message))) is None:
-                break
-            node = next_node
-            if node.chat is not None:
-                chat, at = node.chat, number + 1
+        whole, chat, at = tuple(messages), None, 0
+        # An answer is followed by something new.
+        for number, digest in enumerate(_digests(whole[:-1]), start=1):
+            if digest in self._answered:
+                chat, at = self._answered[digest], number
+                self._answered.move_to_end(digest)
         later = whole[at:]
         kind: Kind = "begun" if chat is None else "continued"
         if self.kinds and any(message["role"] == "assistant" for message in later):
@@ -75,11 +76,14 @@ class TranscriptTree:
         self, prompt: TranscriptPrompt, tokens: list[int], message: Message | None = None
     ) -> Action:
         """Keep an answer, which is sent as a ``message`` (None: that of :func:`reply_message`)."""
-        chat, node = prompt.chat.copy(), self._root
+        chat = prompt.chat.copy()
         action = chat.reply(tokens)
-        for one in (*prompt.messages, message or reply_message(action, 0)):
-            node = node.later.setdefault(_key(one), _Node())
-        node.chat = chat
+        *_, digest = _digests((*prompt.messages, message or reply_message(action, 0)))
+        before = self._answered.pop(digest, None)
+        self._answered[digest] = chat
+        self._kept += chat.length - (before.length if before else 0)
+        while self.most is not None and self._kept > self.most:
+            self._kept -= self._answered.popitem(last=False)[1].length
         self.kinds[prompt.kind] += 1
         return action
 
@@ -87,14 +91,14 @@ class TranscriptTree:
 class TranscriptHistory:
     """A history of whole conversations; an edited one is a sequence of its own."""
 
-    def __init__(self, new_chat: Callable[[], ToolChatHistory]) -> None:
+    def __init__(self, new_chat: Callable[[], ChatHistory]) -> None:
         self._tree = TranscriptTree(new_chat)
         self._prompt: TranscriptPrompt | None = None
         self.stop = new_chat().stop
 
     @property
     def chunks(self) -> Chunks:
-        return NO_CHUNKS if self._prompt is None else self._prompt.chat.chunks
+        return NO_CHUNKS if self._prompt is None else self._prompt.chunks
 
     def observe(self, observation: Observation) -> list[int]:
         self._prompt = self._tree.write(observation.messages)
@@ -157,6 +161,14 @@ def reply_message(action: Action, turn: int) -> Plain:
         for number, (given, name, arguments) in enumerate(calls_of(reply))
     ]
     return {**message, "tool_calls": calls} if calls else message
+
+
+def _digests(messages: Iterable[Message]) -> Iterator[bytes]:
+    """Yield a digest of the conversation up to each message."""
+    digest = blake2b(digest_size=16)
+    for message in messages:
+        digest.update(_key(message).encode("utf-8", "surrogatepass"))
+        yield digest.digest()
 
 
 def _key(message: Message) -> str:

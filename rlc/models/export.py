@@ -214,6 +214,13 @@ def _merge_here(model: ModelPlan, adapter: Path, folder: Path, dtype: str | None
     AutoTokenizer.from_pretrained(base).save_pretrained(str(folder))
 
 
+_SAMPLED = (
+    "Trained on turns that go on with the tokens that were sampled: later prompts begin with those "
+    "of earlier turns, thinking included. `rlc chat` and `rlc serve --openai` show them like that; "
+    "an inference server has to be sent them as tokens, not as messages."
+)
+
+
 def model_card(model: ModelPlan, found: SavedWeights | None, form: str) -> str:
     """Return the card of a model as Markdown with the front matter of the Hugging Face hub."""
     is_folder = find_model(model.base) is None and os.path.isdir(model.base)
@@ -230,6 +237,7 @@ def model_card(model: ModelPlan, found: SavedWeights | None, form: str) -> str:
         "this model too.",
         "",
         f"Chats are written by the renderer `{model.renderer}` of tinker-cookbook.",
+        *([_SAMPLED] if found is not None and found.turns == "sampled" else []),
     ]
     if found is not None and found.exactly:
         body += ["", *_provenance(Path(file_part(model.weights or "")), found)]

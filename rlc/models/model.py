@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from attrs import define, evolve, field, fields, frozen
 
+from rlc.catalog import shown_turns
 from rlc.errors import Error
 from rlc.models.named import named_model
 from rlc.plan import ModelPlan, Plan
@@ -61,7 +62,8 @@ class OpenedService:
 
     async def chats(self, plan: ModelPlan) -> ChatModel:
         """Return a model of this service; raise as :func:`open_model`."""
-        return await chat_model(plan, await open_sampler(self.client, plan))
+        chats = await chat_model(plan, await open_sampler(self.client, plan))
+        return chats.going_on() if shown_turns(plan.weights) == "sampled" else chats
 
     async def close(self) -> None:
         if isinstance(self.client, RemoteService):
@@ -85,7 +87,7 @@ class OpenedModel:
     ) -> list[SampledReply]:
         """Answer a chat; ``on_text`` is called with the text of the first reply as it comes. Raise
         ChatError for messages that the renderer cannot show, TooLongError or ServiceError."""
-        prompt, chunks = self.chats.prompt(messages)
+        prompt = self.chats.prompt(messages)
         decoder, ends = TextDecoder(self.chats.tokenizer), self.chats.chat_ends(sampling.stop)
 
         def on_token(token: SampledToken) -> None:
@@ -93,10 +95,14 @@ class OpenedModel:
                 on_text(decoder.feed(token.token))
 
         listener = None if on_text is None else on_token
-        response = await self.chats.sample(prompt, sampling, ends, chunks, listener)
+        tokens, chunks = prompt.tokens, prompt.chunks
+        response = await self.chats.sample(tokens, sampling, ends, chunks, listener)
         if on_text is not None:
             on_text(decoder.finish())
-        return [self.chats.reply(sequence, ends) for sequence in response.sequences]
+        replies = [self.chats.reply(sequence, ends) for sequence in response.sequences]
+        for reply in replies:
+            self.chats.keep(prompt, reply.tokens, {"role": "assistant", "content": reply.text})
+        return replies
 
     async def close(self) -> None:
         await self._service.close()

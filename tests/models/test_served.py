@@ -12,12 +12,15 @@ from typing import Any
 import openai
 import pytest
 import tinker
+from chat_support import renderer
 from http_testing import Running, running
 from run_support import TINY, compiled, run_new, train
 from serving_support import BASE, KEY, policy_data
 from tinker import types
 
 import rlc
+from rlc.chat.prompts import ChatFormat, ChatHistory
+from rlc.chat.turns import Observation
 from rlc.cli.main import main
 from rlc.models.named import UnknownModelError, named_model
 from rlc.models.served import serving_models
@@ -192,3 +195,42 @@ def test_what_cannot_be_served_is_said_before(
 ) -> None:
     assert main(["serve", *given]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def thinker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on chats whose later turns show the thinking of earlier ones."""
+    path = tmp_path_factory.mktemp("runs") / "thinks"
+    model = 'model policy { base = "tiny"  renderer = qwen3 }\n'
+    env = 'env guess = gem("game:GuessTheNumber-v0-easy") |> chat(history = sampled)\n'
+    run_new(path, compiled(model + env + train(steps="1", optimizer="adam(3e-2)")))
+    return path
+
+
+def test_later_turns_are_served_with_the_tokens_that_training_shows(
+    thinker: Path, tmp_path: Path
+) -> None:
+    """By `rlc chat`, and where a program sends back the text of what it was answered."""
+    recorder = Recorder(tmp_path / "asked.jsonl")
+
+    async def work() -> None:
+        async with served({"mine": named_model(str(thinker))}, answered=recorder) as client:
+            first = await client.chat.completions.create(model="mine", **GIVEN)
+            said = {"role": "assistant", "content": first.choices[0].message.content}
+            more: Any = [*ASKED, said, {"role": "user", "content": "Higher."}]
+            await client.chat.completions.create(model="mine", **{**GIVEN, "messages": more})
+
+    asyncio.run(work())
+    recorder.close()
+    first, second = map(json.loads, (tmp_path / "asked.jsonl").read_text().splitlines())
+    history = ChatHistory(ChatFormat(renderer("qwen3")))
+    (prompt,), tokens = first["prompts"], first["choices"][0]["token_ids"]
+    assert prompt == history.observe(Observation(ASKED[0]["content"]))
+    history.reply(tokens)
+    assert second["prompts"] == [history.observe(Observation("Higher."))]
+    with rlc.model(str(thinker)) as model:
+        chat = model.conversation(max_tokens=8)
+        said = chat.say("Guess a number between 1 and 10.")
+        asked = [*chat.messages, {"role": "user", "content": "Higher."}]
+        written = model._opened.chats.prompt(asked).tokens
+        assert written[len(prompt) :][: len(said.tokens)] == list(said.tokens)

@@ -10,11 +10,28 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from attrs import define, evolve, field, frozen
 
-from rlc.chat import NO_CHUNKS, Chunks, Ends, caching, model_input, text_of, upto_end
+from rlc.chat import (
+    NO_CHUNKS,
+    Chunks,
+    Ends,
+    TranscriptPrompt,
+    TranscriptTree,
+    caching,
+    model_input,
+    text_of,
+    upto_end,
+)
 from rlc.plan import FORM_TRIES
 from rlc.seeds import derive_seed
 from rlc.service.chats.forms import FREE, BegunReply, ReplyForm, opened
-from rlc.service.chats.prompts import ChatError, Message, Tool, TooLongError, chat_prompt
+from rlc.service.chats.prompts import (
+    ChatError,
+    Message,
+    Tool,
+    TooLongError,
+    chat_prompt,
+    remembering,
+)
 from rlc.service.chats.replies import ChatReader, FullReply, TextReader, read_step
 from rlc.service.interface import (
     SampledToken,
@@ -78,15 +95,24 @@ class ChatModel:
     context: int | None  # tokens; None if unknown
     end_tokens: frozenset[int] = frozenset()  # of a text, without a chat's markup
     no_renderer: str = "its renderer is not known"
+    # Answers that chats go on from with their tokens; None: the template writes them anew.
+    answered: TranscriptTree | None = None
 
-    def prompt(
-        self, messages: Sequence[Message], tools: Sequence[Tool] = ()
-    ) -> tuple[list[int], Chunks]:
-        """Return the prompt of a chat as tokens, and what is not text among them. Raise ChatError
-        if the model's format cannot show it."""
+    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> TranscriptPrompt:
+        """Return the prompt of a chat. Raise ChatError if the model's format cannot show it."""
         if self.renderer is None:
             raise ChatError(f"{self.name} cannot chat: {self.no_renderer}")
-        return chat_prompt(self.renderer, messages, tools)
+        return chat_prompt(self.answered or remembering(self.renderer), messages, tools)
+
+    def going_on(self) -> ChatModel:
+        """Return the model with chats that go on with the tokens that were sampled."""
+        memory = None if self.renderer is None else remembering(self.renderer)
+        return evolve(self, answered=memory)
+
+    def keep(self, prompt: TranscriptPrompt, tokens: Sequence[int], message: Message) -> None:
+        """Let chats go on from an answer, which is sent as a ``message``, with its tokens."""
+        if self.answered is not None:
+            self.answered.answer(prompt, list(tokens), message)
 
     def require_short(self, texts: Sequence[str]) -> None:
         """Raise TooLongError for texts of more than two contexts, before all is tokenised."""
@@ -350,8 +376,11 @@ class Generation:
         prompt = self.prompts[number]
         return await self.model.sample(prompt, self.sampling, self.ends, self.chunks, on_token)
 
-    def keep(self, texts: Sequence[str], messages: Sequence[Message]) -> None:
-        """Called before the client has all of an answer, with the texts and messages of choices."""
+    def keep(
+        self, texts: Sequence[str], messages: Sequence[Message], tokens: Sequence[Sequence[int]]
+    ) -> None:
+        """Called before the client has all of an answer, with the texts, the messages and the
+        sampled tokens of its choices."""
 
     @property
     def n(self) -> int:
@@ -412,17 +441,29 @@ class _ChatGeneration(Generation):
     """Replies to a chat, whose prompt is written and tokenised in a thread."""
 
     request: ReplyRequest = field(kw_only=True)
+    written: TranscriptPrompt | None = field(default=None, init=False)
+
+    def keep(
+        self,
+        texts: Sequence[str],  # noqa: ARG002
+        messages: Sequence[Message],
+        tokens: Sequence[Sequence[int]],
+    ) -> None:
+        assert self.written is not None, "an answer comes after its prompt"
+        for sampled, message in zip(tokens, messages, strict=True):
+            self.model.keep(self.written, [*self.opening, *sampled], message)
 
     async def sample(self, number: int, on_token: OnToken) -> types.SampleResponse:  # noqa: ARG002
         messages, tools = self.request.messages or (), self.request.tools
 
-        def write() -> tuple[list[int], Chunks, BegunReply]:
+        def write() -> tuple[TranscriptPrompt, BegunReply]:
             self.model.require_short([text for message in messages for text in _texts(message)])
-            prompt, chunks = self.model.prompt(messages, tools)
-            return prompt, chunks, self.model.opened(prompt, self.request)
+            prompt = self.model.prompt(messages, tools)
+            return prompt, self.model.opened(prompt.tokens, self.request)
 
-        prompt, self.chunks, begun = await asyncio.to_thread(write)
-        self.opening, self.prompts = begun.opening, ((*prompt, *begun.opening),)
+        prompt, begun = await asyncio.to_thread(write)
+        self.written, self.chunks, self.opening = prompt, prompt.chunks, begun.opening
+        self.prompts = ((*prompt.tokens, *begun.opening),)
         self.model.require_room(len(self.prompts[0]), self.sampling.max_tokens)
         return await self.model.formed(
             self.prompts[0], self.sampling, self.ends, self.request, begun, self.chunks, on_token

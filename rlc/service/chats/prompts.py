@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from time import thread_time
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import frozen
 
-from rlc.chat import Chunks, EnvError, opening, prompt_of
+from rlc.chat import (
+    ChatFormat,
+    ChatHistory,
+    EnvError,
+    TranscriptPrompt,
+    TranscriptTree,
+    conversation,
+)
 from rlc.errors import first_line
 
 if TYPE_CHECKING:
@@ -168,13 +175,22 @@ class Tool:
         return {"name": self.name, "description": self.description, "parameters": self.parameters}
 
 
+_KEPT_TOKENS = 2_000_000  # of answers that a served model remembers
+
+
+def remembering(renderer: Any) -> TranscriptTree:
+    """Return a memory of what is asked and answered, in which turns go on with the tokens that were
+    sampled."""
+    return TranscriptTree(partial(ChatHistory, ChatFormat(renderer), whole=True), _KEPT_TOKENS)
+
+
 def chat_prompt(
-    renderer: Any, messages: Sequence[Message], tools: Sequence[Tool] = ()
-) -> tuple[list[int], Chunks]:
-    """Return the prompt of messages in OpenAI's form (see `rlc.chat.prompts`), and what is not text
-    among its tokens. Raise ChatError if the model's format cannot show the messages or tools."""
+    chats: TranscriptTree, messages: Sequence[Message], tools: Sequence[Tool] = ()
+) -> TranscriptPrompt:
+    """Return the prompt of messages in OpenAI's form (see `rlc.chat.prompts`). Raise ChatError if
+    the model's format cannot show the messages or tools."""
     try:
-        return prompt_of(renderer, opening(renderer, messages, [tool.shown() for tool in tools]))
+        return chats.write(conversation(messages, [tool.shown() for tool in tools]).messages)
     except EnvError as error:
         part: Part = "tools" if tools else "messages"
         raise ChatError(error.message, error.hint, part=part) from error

@@ -235,7 +235,7 @@ class ModelEndpoint:
                 self._renderers[key] = fitting_renderer(model.tokenizer, renderer)
             except EnvError as error:
                 raise RefusedRequest(400, f"{model.base}: {error}.", param="renderer") from error
-        return evolve(model, renderer=self._renderers[key])
+        return evolve(model, renderer=self._renderers[key], answered=None)
 
     def start(self, model: ChatModel, request: ReplyRequest) -> Generation:
         """Start sampling. Raise TooLongError, or RefusedRequest (429) with too many samples."""

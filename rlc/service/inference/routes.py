@@ -157,8 +157,8 @@ async def _count_tokens(endpoint: ModelEndpoint, request: Request) -> Response:
     body, size = await _read(CountRequest, request)
     model = await endpoint.chat_model(body.model, _caller(request), body.renderer)
     tools = body.offered()
-    prompt, _ = await off_loop(size, lambda: model.prompt(_messages(body), tools))
-    return JSONResponse({"input_tokens": len(prompt)})
+    prompt = await off_loop(size, lambda: model.prompt(_messages(body), tools))
+    return JSONResponse({"input_tokens": len(prompt.tokens)})
 
 
 def _messages(body: ChatRequest | CountRequest | ResponsesRequest) -> Sequence[Message]:
@@ -227,7 +227,8 @@ def _keep(
             answer.message(i, reply),
         )
         choices.append(choice)
-    generation.keep([one.text for one in choices], [one.message for one in choices])
+    sent = [one.text for one in choices], [one.message for one in choices]
+    generation.keep(*sent, [one.token_ids for one in choices])
     answered = AnsweredRequest(
         answer.id,
         caller,
