@@ -22,13 +22,11 @@ MOST = 40
 FINDINGS = {
     "decisions": ["RL0327"],  # a few rows in the place of many
     "gem_deepscaler": ["RL0414"],  # a history of one turn
-    "gem_python_tool": ["RL0415"],  # every turn a sequence of its own
     "harbor_distillation": ["RL0407"],  # a context that long episodes outgrow
     "harbor_rl": ["RL0407"],
     "openreward": ["RL0413", "RL0409"],  # a clip that never acts, a temperature of 0.7
     "sdft_continual": ["RL0327"],  # a few rows in the place of many
     "shorter": ["RL0327"],  # one prompt, over and over
-    "sudoku": ["RL0415"],
     "text_arena": ["RL0425"],  # the two seats of a match are compared
     "verifiers_rl": ["RL0510"],  # a package that is not here
 }
