@@ -50,7 +50,7 @@ else:
         expressions.build: validate
         expressions.evaluate: batch_values changed_share preference_loss_and_grad
         expressions.formula: derivative_formula formula
-        expressions.inputs: Input
+        expressions.inputs: Input RATING_INPUTS
         expressions.interpret: require_inputs shaped_reward
         expressions.known: Candidate KnownLoss known_loss known_preference
         expressions.reader: ExpressionReader OVER

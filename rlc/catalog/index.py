@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from rlc.algo import AdvantageScheme
+from rlc.algo import RATING_INPUTS, AdvantageScheme
 from rlc.catalog.builtins import (
     advantages,
     frameworks,
@@ -219,7 +219,8 @@ def preference_traits(loss: PreferenceLossPlan) -> PreferenceTraits:
     loss."""
     program = loss.program or preference_program(PreferenceLossPlan(loss.name, {}))
     words = {word for name in program.inputs for word in name.split("_")}
-    return PreferenceTraits("ref" in words, program.shape == "reply", "length" in words)
+    ratings = tuple(name for name in RATING_INPUTS if name in program.inputs)
+    return PreferenceTraits("ref" in words, program.shape == "reply", "length" in words, ratings)
 
 
 def preference_losses(trait: str) -> list[str]:

@@ -375,13 +375,14 @@ class LossTraits:
 
 @frozen(eq=False)
 class PreferenceTraits:
-    """Traits of a loss over preferences, which follow from what it reads. ``reference``: it needs
-    the logprobs of a reference. ``labelled``: it takes single replies with labels, otherwise pairs.
-    ``mean``: the score of a reply is taken per token."""
+    """Traits of a loss over preferences, by what it reads. ``reference``: logprobs of a reference.
+    ``labelled``: single replies with labels, otherwise pairs. ``mean``: the score of a reply is
+    taken per token. ``ratings``: the inputs that the rows of the data have."""
 
     reference: bool
     labelled: bool
     mean: bool
+    ratings: tuple[str, ...] = ()
 
 
 @frozen(eq=False)

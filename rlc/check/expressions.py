@@ -294,7 +294,7 @@ def _report_preferences(program: Program, result: Span, found: Diagnostics) -> N
     """Report a preference loss that moves replies the wrong way, or learns nothing of some."""
     better, worse = ("better", "worse") if program.shape == "pair" else ("good", "bad")
     moved = direction(program)
-    if program.shape == "reply" and "good" not in program.inputs:
+    if program.shape == "reply" and {"good", "rating"}.isdisjoint(program.inputs):
         message = "the loss does not depend on `good`: labels have no effect on training"
         advice = "decide by it: `where(good, softplus(-score), softplus(score))`"
         found.warning("RL0655", result, message, advice)

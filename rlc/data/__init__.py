@@ -42,8 +42,8 @@ else:
         commands: CONTAINERS is_command server_command
         digests: changed_files data_files
         errors: CodeError DataError FilePlace PackageMissingError at_place
-        examples: Comparison LabelledReply hashed kept read_comparison read_labelled reader_of
-            repeats
+        examples: Comparison ComparisonError LabelledReply compares hashed kept rating_columns
+            read_comparison read_labelled read_ratings reader_of repeats
         functions.called: AdvantageFunction ChoiceFunction WeightsFunction
         functions.samples: PlayedEpisode SampleBatch
         grading.graders: Grader TRIED boxed completed final_answer is_right require_gradable

@@ -3,6 +3,7 @@ UltraFeedback, HelpSteer3, SafeRLHF, the arena's and tinker-cookbook's compariso
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,6 +27,17 @@ from rlc.records import frozen
 PROMPTS = ("prompt", "question", "instruction", "query", "input", "context")
 CHOSEN = ("chosen", "chosen_response")
 REJECTED = ("rejected", "rejected_response")
+
+# What a row may call its ratings, by the argument that names another field.
+RATED: Mapping[str, tuple[str, ...]] = {
+    **{
+        f"{side}_rating": (f"{side}_rating", f"score_{side}", f"{side}_score", f"{side}-rating")
+        for side in ("chosen", "rejected")
+    },
+    "margin": ("margin",),
+    "rating": ("rating", "score"),
+}
+_STRENGTH = "overall_preference"  # of HelpSteer3: its size is a margin
 
 # Two replies, and what says which is better: fields of the replies, of the verdict, and what the
 # verdict is for the first, for the second, and for neither; a number is judged by its sign.
@@ -105,6 +117,69 @@ def read_labelled(row: Mapping[str, Any], data: LabelledReplies) -> LabelledRepl
     return LabelledReply(_chat(whole, len(asked), tools), len(asked), word in _TRUE)
 
 
+def rating_columns(data: AnyData, name: str) -> tuple[str, ...]:
+    """Return the arguments of data whose fields an input of a loss, such as ``rating_margin``, is
+    made of. A margin is that of both ratings if the recipe names these, and no margin; the rating
+    of a reply is that of its side, if it comes from a pair."""
+    if name == "rating" and isinstance(data, Pairs):
+        return data.ratings[:2]
+    if name != "rating_margin":
+        return (name,)
+    named = [column for column in data.ratings if getattr(data, column) is not None]
+    return data.ratings[:2] if named and "margin" not in named else ("margin",)
+
+
+def read_ratings(row: Mapping[str, Any], data: AnyData, names: Sequence[str]) -> dict[str, float]:
+    """Return what the inputs ``names`` of a loss are in a row; in place of ``rating`` in a pair,
+    that of each side. Raise ComparisonError for one that is not there, or no finite number."""
+    found = dict[str, float]()
+    for name in names:
+        columns = rating_columns(data, name)
+        if columns == ("margin",) and "margin" not in row and not getattr(data, columns[0]):
+            if row.get(_STRENGTH) is not None:
+                found[name] = abs(_number(row[_STRENGTH], _STRENGTH))
+                continue
+            columns = data.ratings[:2]
+        values = [_rating(row, data, name, column) for column in columns]
+        if name == "rating_margin":
+            found[name] = values[0] - values[1] if len(values) > 1 else values[0]
+        else:
+            found |= zip(columns, values, strict=True)
+    return found
+
+
+def _known(row: Mapping[str, Any], data: AnyData, column: str) -> list[str]:
+    """Return the fields of a row that may have what an argument names, and have it."""
+    named = getattr(data, column)
+    return [one for one in ((named,) if named else RATED[column]) if row.get(one) is not None]
+
+
+def _rating(row: Mapping[str, Any], data: AnyData, name: str, column: str) -> float:
+    if fields := _known(row, data, column):
+        return _number(row[fields[0]], fields[0])
+    named = getattr(data, column)
+    wanted = (named,) if named else RATED[column]
+    if not named and name == "rating_margin":
+        wanted = (*RATED["margin"], *wanted)
+    hint = "give every row a number, or leave such rows out"
+    if not any(one in row for one in wanted):
+        argument = "margin" if name == "rating_margin" and not named else column
+        hint = f"name the field that has it: `{data.word}(…, {argument} = …)`"
+    raise ComparisonError(f"the loss reads `{name}`, and {why_absent(row, wanted)}", hint)
+
+
+def _number(value: Any, field: str) -> float:
+    """Return a number of a row; in a CSV file it is text. Raise ComparisonError for another value,
+    and for what is not finite."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ComparisonError(f"`{field}` is {value!r}; a rating is a finite number")
+    return number
+
+
 def repeats(row: Mapping[str, Any], data: Pairs) -> bool:
     """Return whether the two replies of a row that can be read are the same, and it is no tie."""
     if read_comparison(row, data) is not None:
@@ -140,11 +215,11 @@ def _judged(row: Mapping[str, Any]) -> tuple[Any, Any, Any] | None:
             known = ", ".join(repr(one) for one in (*wins[:1], *loses[:1], _NEITHER[0]))
             raise ComparisonError(f"`{verdict}` is {said!r}; known are {known}")
     sides = row.get("response1"), row.get("response2")  # of HelpSteer3
-    preference = row.get("overall_preference")
+    preference = row.get(_STRENGTH)
     if None in sides or preference is None:
         return None
     if not isinstance(preference, int | float):
-        raise ComparisonError(f"`overall_preference` is {preference!r}; it is a number")
+        raise ComparisonError(f"`{_STRENGTH}` is {preference!r}; it is a number")
     if preference == 0:
         return prompt, None, None
     return prompt, *(sides if preference < 0 else sides[::-1])

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, TypeGuard
 
 from rlc.plan.environments import EnvPlan
 from rlc.plan.parts import KeepPlan, ModelState, SamplingPlan
-from rlc.records import Record, frozen
+from rlc.records import IF_ANY, Record, field, frozen
 
 Split = str | Mapping[str, Any]
 FIELD = "split"  # of a row: which split it belongs to
@@ -21,10 +21,11 @@ def base_split(split: Split) -> str:
 @frozen
 class Data(Record):
     """Base of all data: ``word`` is the builtin that a recipe writes it with, ``compares`` is set
-    if its examples are preferences."""
+    if its examples are preferences, ``ratings`` are its fields that name numbers of a row."""
 
     word: ClassVar[str]
     compares: ClassVar[bool] = False
+    ratings: ClassVar[tuple[str, ...]] = ()
 
     @property
     def environments(self) -> tuple[EnvPlan, ...]:
@@ -173,28 +174,34 @@ class Chats(FileData):
 
 @frozen
 class Pairs(FileData):
-    """A ``prompt`` with a ``chosen`` and a ``rejected`` reply: names of fields, None for the usual
-    ones (:mod:`rlc.data.examples`)."""
+    """A ``prompt`` with a ``chosen`` and a ``rejected`` reply, the rating of each, and the
+    ``margin`` between them: names of fields, None for the usual ones (:mod:`rlc.data.examples`)."""
 
     word = "pairs"
     compares = True
+    ratings = ("chosen_rating", "rejected_rating", "margin")
 
     prompt: str | None
     chosen: str | None
     rejected: str | None
+    chosen_rating: str | None = field(default=None, metadata={IF_ANY: True})
+    rejected_rating: str | None = field(default=None, metadata={IF_ANY: True})
+    margin: str | None = field(default=None, metadata={IF_ANY: True})
 
 
 @frozen
 class LabelledReplies(FileData):
-    """A ``prompt`` with one ``reply``, and a ``label`` that says whether it is good: names of
-    fields, None for the usual ones."""
+    """A ``prompt`` with one ``reply``, a ``label`` that says whether it is good, and the reply's
+    ``rating``: names of fields, None for the usual ones."""
 
     word = "labelled"
     compares = True
+    ratings = ("rating",)
 
     prompt: str | None
     reply: str | None
     label: str | None
+    rating: str | None = field(default=None, metadata={IF_ANY: True})
 
 
 @frozen

@@ -145,6 +145,14 @@ BY_NAME: dict[str, tuple[str, str]] = {
 }
 
 
+RATED = {
+    "margin": "pair = softplus(rating_margin - chosen + rejected)",
+    "chosen_rating": "pair = softplus(chosen_rating - chosen + rejected)",
+    "rejected_rating": "pair = softplus(rejected_rating - chosen + rejected)",
+    "rating": "reply = rating * where(good, softplus(-logp), softplus(logp))",
+}
+
+
 def values_of(param: Param, kind: str = "") -> tuple[str, str]:
     """Two values that a parameter could take."""
     if kind == "axis":
@@ -357,8 +365,10 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
     if builtin.kind == "data":
         return recipe(env=SPELL, sft=SFT | {"data": call})
     if builtin.kind == "preferences":
-        loss = {"loss": "kto()"} if builtin.name == "labelled" else {}
-        return recipe(env=SPELL, preference=PREFERENCE | loss | {"data": call})
+        loss, own = {"loss": "kto()"} if builtin.name == "labelled" else {}, ""
+        if param.name in RATED:  # an error where the loss does not read it
+            loss, own = {"loss": "own"}, f"preference_loss own {{ {RATED[param.name]} }}\n"
+        return own + recipe(env=SPELL, preference=PREFERENCE | loss | {"data": call})
     if builtin.kind == "preference_loss":
         return recipe(preference=PREFERENCE | {"loss": call})
     if builtin.kind == "keep":

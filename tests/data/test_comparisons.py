@@ -15,6 +15,7 @@ from rlc.data.examples import (
     compares,
     read_comparison,
     read_labelled,
+    read_ratings,
     repeats,
 )
 from rlc.data.messages import MessageError
@@ -208,3 +209,46 @@ def test_a_whole_chat_is_labelled_for_its_last_turn() -> None:
 def test_a_label_is_true_or_false(label: object) -> None:
     with pytest.raises(DataError, match="label"):
         read_labelled({"prompt": "2 + 2?", "completion": "4", "label": label}, LABELLED)
+
+
+MARGIN, BOTH = "rating_margin", ("chosen_rating", "rejected_rating")
+RATED: list[tuple[Mapping[str, Any], Mapping[str, float]]] = [
+    ({"chosen_rating": 4, "rejected_rating": 1.5}, dict(zip(BOTH, (4, 1.5), strict=True))),
+    ({"score_chosen": 9.0, "score_rejected": 3}, {MARGIN: 6.0}),
+    ({"chosen-rating": "9", "rejected-rating": "3.5"}, {MARGIN: 5.5}),
+    ({"margin": 2, "score_chosen": 9, "score_rejected": 3}, {MARGIN: 2.0}),
+    ({"overall_preference": -3}, {MARGIN: 3.0}),
+]
+
+
+@pytest.mark.parametrize(("row", "found"), RATED)
+def test_ratings_are_read_as_data_sets_have_them(
+    row: Mapping[str, Any], found: Mapping[str, float]
+) -> None:
+    assert read_ratings(row, PAIRS, tuple(found)) == found
+
+
+def test_ratings_have_the_names_that_a_recipe_gives() -> None:
+    row = {"margin": 2, "a": 5, "b": 1, "score": 7}
+    named = evolve(PAIRS, chosen_rating="a", rejected_rating="b")
+    assert read_ratings(row, named, [MARGIN]) == {MARGIN: 4.0}
+    assert read_ratings(row, evolve(named, margin="score"), [MARGIN]) == {MARGIN: 7.0}
+    assert read_ratings(row, LABELLED, ["rating"]) == {"rating": 7.0}
+    assert read_ratings(row, named, ["rating"]) == dict(zip(BOTH, (5.0, 1.0), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("row", "said_of_it"),
+    [
+        ({"score_chosen": 9}, "reads `rating_margin`, and there is no field `margin`, `rejected"),
+        ({"margin": None}, "the field `margin` is empty"),
+        ({"margin": True}, "`margin` is True; a rating is a finite number"),
+        ({"margin": "much"}, "`margin` is 'much'"),
+        ({"margin": float("nan")}, "`margin` is nan"),
+        ({"margin": 10**400}, "a rating is a finite number"),
+        ({"overall_preference": "inf"}, "`overall_preference` is 'inf'"),
+    ],
+)
+def test_what_is_no_rating_is_said(row: Mapping[str, Any], said_of_it: str) -> None:
+    with pytest.raises(ComparisonError, match=said_of_it):
+        read_ratings(row, PAIRS, [MARGIN])

@@ -106,6 +106,7 @@ def write_rows(folder: Path) -> None:
         "pairs": pairs,
         "same": [*pairs, {"prompt": "1?", "chosen": "one", "rejected": "one"}],
         "answers": answers,
+        "ratings": [{**row, "score_a": 5, "score_b": 2, "strength": 3} for row in pairs],
         "rated": rated,
         "praised": [{**row, "label": True} for row in rated],
         "chats": [{"messages": [asked, said]}] * 32,

@@ -495,6 +495,9 @@ def _preferences() -> list[dict[str, Any]]:
         for good, replies in enumerate(([-0.4, -0.9, -1.5], [-1.1, -2.0])):
             others = [-1.9, -2.3] if good else [-0.5, -0.6, -0.8]
             example: dict[str, Any] = {"good": float(good), "chosen_nll": 0.9, "chat_nll": 1.1}
+            rated = (0.9, 0.4) if good else (8.0, 5.0)
+            example |= {"chosen_rating": rated[0], "rejected_rating": rated[1]}
+            example |= {"rating_margin": rated[0] - rated[1], "rating": rated[1 - good]}
             for name, tokens, moved in (
                 ("chosen", replies, drift),
                 ("rejected", others, -drift),

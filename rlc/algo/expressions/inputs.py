@@ -118,6 +118,9 @@ def _of_side(name: str, token: Shape, which: str, mark: str) -> tuple[Input, ...
     )
 
 
+# The inputs that the rows of the data have, and no model computes.
+RATING_INPUTS = ("chosen_rating", "rejected_rating", "rating_margin", "rating")
+
 OF_REPLIES = table(
     *_of_side("chosen", "chosen_token", "better", "⁺"),
     *_of_side("rejected", "rejected_token", "worse", "⁻"),
@@ -135,10 +138,20 @@ OF_REPLIES = table(
         "nll_chat⁺",
         low=0,
     ),
+    Input("chosen_rating", "pair", "how good the better reply is, by its row", "s⁺"),
+    Input("rejected_rating", "pair", "how good the worse reply is, by its row", "s⁻"),
+    Input(
+        "rating_margin",
+        "pair",
+        "by how much the better reply is better, by its row: its margin, or the difference of its "
+        "ratings",
+        "m",
+    ),
     _logprob("logp", "reply", "the logprob of the reply, summed over its tokens", "log p"),
     _logprob("ref", "reply", "the reference's logprob of the reply", "log p_ref"),
     Input("length", "reply", "the number of tokens of the reply", "n", low=1),
     flag("good", "reply", "1 if the reply is labelled good, 0 if bad"),
+    Input("rating", "reply", "how good the reply is, by its row", "s"),
     _logprob("logp_token", "reply_token", "the logprob of each token of the reply", "log p_t"),
     _logprob(
         "ref_token",

@@ -117,6 +117,7 @@ def _column(name: str, doc: str, usual: str) -> Param:
 
 
 _USUAL = 0.001, 2.0
+_RATED = "`chosen_rating`, `score_chosen`", "`rejected_rating`, `score_rejected`"
 _PROMPT = _column("prompt", "the prompt, text or messages", "`prompt`, `question`, `instruction`")
 
 
@@ -335,6 +336,9 @@ STAGE_PARTS = (
         _column("chosen", "the better reply: text, messages, or a whole chat", "`chosen`"),
         _column("rejected", "the worse reply, of the same form", "`rejected`"),
         *_OF_FILES,
+        _column("chosen_rating", "the better reply's rating, for a loss that reads it", _RATED[0]),
+        _column("rejected_rating", "that of the worse reply", _RATED[1]),
+        _column("margin", "by how much the better reply is better, in place of both", "`margin`"),
         example='data = pairs("pairs.jsonl")',
     ),
     _data(
@@ -345,6 +349,7 @@ STAGE_PARTS = (
         _column("reply", "the reply: text or messages", "`completion`, `response`, `reply`"),
         _column("label", "whether it is good, true or false", "`label`"),
         *_OF_FILES,
+        _column("rating", "how good it is, for a loss that reads it", "`rating`, `score`"),
         example=('data = labelled("rated.jsonl")\nloss = kto()'),
     ),
     _data(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -37,6 +38,67 @@ def _data_fits_the_loss(view: StageView) -> None:
             others = [f"`{name}()`" for name in preference_losses("labelled")]
             advice = f"use {' or '.join(others)}, or `pairs()`"
             view.error("RL0722", path, message, advice, label)
+
+
+@rule("data", "loss", "reference")
+def _ratings_are_there(view: StageView) -> None:
+    names = preference_traits(view.loss).ratings
+    for path in _preferences(view):
+        data = view.parts[path]
+        named = [column for column in data.ratings if getattr(data, column) is not None]
+        if not names and not named:
+            continue
+        from rlc.data import rating_columns
+
+        read = {column for name in names for column in rating_columns(data, name)}
+        for column in named:
+            if column not in read:
+                message = f"`{column}` names a field that `{_called(view.loss)}` does not read"
+                advice = "leave it out, or read it in a `preference_loss` of your own: "
+                advice += f"`{'rating_margin' if column == 'margin' else column}`"
+                view.error("RL0733", f"{path}.{column}", message, advice)
+        if names and data.ratings and read <= {*data.ratings}:
+            _check_ratings(view, path, names)
+
+
+def _check_ratings(view: StageView, path: str, names: tuple[str, ...]) -> None:
+    """Report rows whose ratings a loss cannot read, and those that contradict the pairs."""
+    rows, data = rows_of_data(view, path), view.parts[path]
+    if rows is None:
+        return
+    from rlc.check.rules.rows import labels
+    from rlc.data import ComparisonError, compares, read_ratings
+
+    bad, margins, count = list[tuple[ComparisonError, Any]](), list[float](), 0
+    for row in rows.sound(sys.maxsize):
+        if isinstance(data, Pairs) and not compares(row.fields, data):
+            continue
+        count += 1
+        try:
+            found = read_ratings(row.fields, data, names)
+        except ComparisonError as wrong:
+            bad.append((wrong, row))
+            continue
+        if {"chosen_rating", "rejected_rating"} <= found.keys():
+            margins.append(found["chosen_rating"] - found["rejected_rating"])
+        elif "rating_margin" in found:
+            margins.append(found["rating_margin"])
+    if bad:
+        (error, row), how_many = (
+            bad[0],
+            "all" if len(bad) == count else f"{len(bad):,} of {count:,}",
+        )
+        message = f'{error.what}, in {how_many} rows of "{rows.file}"'
+        label = Label(view.at("loss"), f"reads {' and '.join(f'`{name}`' for name in names)}")
+        view.error(
+            "RL0732", f"{path}.path", message, error.hint, *labels(row.place, rows.file), label
+        )
+    elif (turned := sum(margin < 0 for margin in margins)) > len(margins) / 2:
+        message = (
+            f'in {turned:,} of {count:,} rows of "{rows.file}" the worse reply is rated higher'
+        )
+        advice = "the fields of the replies, or those of their ratings, may be swapped"
+        view.warning("RL0734", f"{path}.path", message, advice)
 
 
 @rule("model", "reference")

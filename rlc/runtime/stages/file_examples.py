@@ -8,9 +8,9 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from rlc.catalog import code_of_data
+from rlc.catalog import code_of_data, preference_traits
 from rlc.chat import (
     ChatFormat,
     ChatHistory,
@@ -35,12 +35,22 @@ from rlc.data import (
     read_comparison,
     read_labelled,
     read_pair,
+    read_ratings,
     reader_of,
     rows_in,
     rows_of,
     said,
 )
-from rlc.plan import Chats, LabelledReplies, Pairs, ReadData, RowData, Rows, StagePlan, has_rows
+from rlc.plan import (
+    Chats,
+    LabelledReplies,
+    Pairs,
+    ReadData,
+    RowData,
+    Rows,
+    StagePlan,
+    has_rows,
+)
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence
 
@@ -146,11 +156,13 @@ Row = Mapping[str, Any]
 
 @frozen
 class RowSequences:
-    """The sequences of a row by its parts, texts to show, and the weight of each trained token."""
+    """The sequences of a row by its parts, texts to show, the weight of each trained token, and the
+    ratings that the loss reads."""
 
     parts: Mapping[str, list[TokenSequence]]
     shown: Mapping[str, str] = field(factory=dict)
     weight: float = 1.0
+    ratings: Mapping[str, float] = field(factory=dict)
 
     @property
     def length(self) -> int:
@@ -161,11 +173,13 @@ class RowSequences:
         parts = {name: [s.written() for s in part] for name, part in self.parts.items()}
         more: dict[str, Any] = {"shown": self.shown} if self.shown else {}
         more |= {"weight": self.weight} if self.weight != 1 else {}
+        more |= {RATINGS: self.ratings} if self.ratings else {}
         return {"place": str(place), **parts, **more}
 
 
 # The parts of an example: the imitated sequences, or the better and the worse reply.
 LEARNT, CHOSEN, REJECTED = "sequences", "chosen", "rejected"
+RATINGS = "ratings"  # what a record calls those of its row
 
 
 def file_examples(
@@ -214,17 +228,21 @@ def _read(
     stage: StagePlan, data: ReadData, tokenizer: Any, conversations: SupervisedRenderer
 ) -> Iterator[tuple[FilePlace, RowSequences | None]]:
     if has_rows(data):
+        names = rating_names(stage)
         for row in _rows(data):
             with at_place(row.place):
-                yield row.place, READERS[type(data)](data, conversations, row.fields)
+                made = READERS[type(data)](data, conversations, row.fields)
+                if made is not None and names:
+                    made = evolve(made, ratings=read_ratings(row.fields, data, names))
+                yield row.place, made
         return
     code = code_of_data(data)
     assert code is not None, "what is read and has no rows is made by code"
     from rlc.envs import builder_examples
 
     batch = stage.source.size if stage.source else 1
-    made = builder_examples(code, str(data.split), batch, tokenizer, stage.model.renderer)
-    for number, example in enumerate(islice(made, data.count), start=1):
+    examples = builder_examples(code, str(data.split), batch, tokenizer, stage.model.renderer)
+    for number, example in enumerate(islice(examples, data.count), start=1):
         turns = [0 if trained else NOT_SAMPLED for trained in example.trained]
         zeros = [0.0] * len(turns)
         sequence = TokenSequence(example.tokens, zeros, turns, example.chunks)
@@ -232,12 +250,19 @@ def _read(
         yield FilePlace(code.target, number), read
 
 
-def read_all(data: RowData) -> None:
+def rating_names(stage: StagePlan) -> tuple[str, ...]:
+    """Return the inputs of a stage's loss that the rows of its data have."""
+    objective = stage.preference
+    return () if objective is None else preference_traits(objective.loss).ratings
+
+
+def read_all(stage: StagePlan, data: RowData) -> None:
     """Raise DataError for a row of a stage's file that cannot be used."""
-    read = reader_of(data)
+    read, names = reader_of(data), rating_names(stage)
     for row in _rows(data):
         with at_place(row.place):
-            read(row.fields)
+            if read(row.fields) is not None and names:
+                read_ratings(row.fields, data, names)
 
 
 def _rows(data: RowData) -> Iterable[DataRow]:

@@ -67,7 +67,7 @@ async def try_later_stages(
                 await make_file_examples(folder, stage, tokenizer, note)
             for data in files:
                 if not known:
-                    await in_thread(read_all, data)
+                    await in_thread(read_all, stage, data)
                 tried.append(stage.name)
             for env in stage.environments:
                 bare = _bare(env)

@@ -43,7 +43,7 @@ from rlc.runtime.rollouts.player import Player, close_all, close_envs
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
 from rlc.runtime.rollouts.tokens import TokenSequence, merged_sequences
 from rlc.runtime.stages.base import Setup
-from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
+from rlc.runtime.stages.file_examples import CHOSEN, RATINGS, REJECTED
 from rlc.service import SamplingClient
 
 Play = Callable[[Task], Awaitable[list[Rollout]]]
@@ -449,7 +449,11 @@ def _record(better: KeptEpisode, worse: KeptEpisode, tokenizer: Any) -> dict[str
         "place": f"{better.env} task {better.task}",
         CHOSEN: list(better.sequences),
         REJECTED: list(worse.sequences),
-        "earned": [better.reward, worse.reward],
+        RATINGS: {
+            "chosen_rating": better.reward,
+            "rejected_rating": worse.reward,
+            "rating_margin": better.reward - worse.reward,
+        },
         "shown": {
             "prompt": tokenizer.decode(prompt),
             CHOSEN: "\n".join(better.actions),

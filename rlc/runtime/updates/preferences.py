@@ -56,6 +56,7 @@ class Preference:
     number: int  # in the data
     sides: tuple[Completion, Completion]
     good: bool | None = None  # None: a pair
+    ratings: Mapping[str, float] = field(factory=dict)  # those that the loss reads
 
 
 def pairs(records: Sequence[Mapping[str, Any]], better: str, worse: str) -> list[Preference]:
@@ -65,7 +66,9 @@ def pairs(records: Sequence[Mapping[str, Any]], better: str, worse: str) -> list
         return Completion.of([TokenSequence.read(part) for part in parts])
 
     return [
-        Preference(number, (side(record[better]), side(record[worse])))
+        Preference(
+            number, (side(record[better]), side(record[worse])), None, record.get("ratings", {})
+        )
         for number, record in enumerate(records)
     ]
 
@@ -90,7 +93,10 @@ def labelled(records: Sequence[Mapping[str, Any]], better: str, worse: str) -> l
         mixed = TokenSequence(*prompt, first.chunks)
         mixed.append(reply.tokens[begin:], reply.logprobs[begin:], 0)
         sides = Completion.of(sequences), Completion.of([mixed])
-        found.append(Preference(number, sides, good))
+        rated = records[number].get("ratings", {})
+        side_rating = "chosen_rating" if good else "rejected_rating"
+        ratings = {"rating": rated.get("rating", rated.get(side_rating))} if rated else {}
+        found.append(Preference(number, sides, good, ratings))
     return found
 
 
@@ -177,6 +183,8 @@ def judge(
     names = ("logp", "mismatched") if traits.labelled else ("chosen", "rejected")
     inputs = replies.inputs(names[0], first) | replies.inputs(names[1], second)
     inputs["good"] = np.array([float(bool(one.good)) for one in preferences])
+    for name in traits.ratings:
+        inputs[name] = np.array([one.ratings[name] for one in preferences])
     likelihoods = {
         name: _Likelihood.of(sides, first, logprobs_SDT, whole)
         for name, whole in _LIKELIHOODS.items()

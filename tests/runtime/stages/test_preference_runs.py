@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from math import log
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -230,6 +233,88 @@ def test_steps_follow_from_the_epochs_without_ties(here: Path) -> None:
     assert steps() == 8
 
 
+def _rated(row: dict[str, Any]) -> list[float]:
+    return [row["ratings"][f"{side}_rating"] for side in ("chosen", "rejected")]
+
+
+# A margin that the rating asks for, as in Llama 2's reward models (arXiv 2307.09288).
+APART = """
+preference_loss apart(beta = 0.1) {
+  won  = beta * (chosen - chosen_ref - (rejected - rejected_ref))
+  pair = softplus(rating_margin - won)
+}
+preference_loss scored(beta = 0.1) {
+  sign  = where(good, 1, -1)
+  reply = rating * softplus(-sign * beta * (logp - ref))
+}
+"""
+
+
+def rate(folder: Path, rating: Callable[[int], float]) -> None:
+    for name in ("pairs", "heldout"):
+        rows = lines(folder / f"{name}.jsonl")
+        text = "".join(
+            json.dumps({**row, "score_chosen": 1 + rating(at), "score_rejected": 1}) + "\n"
+            for at, row in enumerate(rows)
+        )
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.engine
+def test_ratings_of_the_data_decide_what_a_pair_teaches(here: Path) -> None:
+    """Pairs that are far apart teach more; who learns knows the better reply; a resumed run is the
+    same run."""
+    rate(here, lambda at: 5.0 if at % 2 else -5.0)
+    job = tiny(APART, align(loss="apart()", batch="24", optimizer="adam(1e-2)"))
+    run_new(here / "run", job)
+    assert [row["ratings"] for row in lines(here / "run" / "examples-align.jsonl")][:2] == [
+        {"rating_margin": -5.0},
+        {"rating_margin": 5.0},
+    ]
+    of_pairs = lines(here / "run" / "comparisons.jsonl")
+    margins = {
+        parity: [
+            row["rewards"][0] - row["rewards"][1]
+            for row in of_pairs
+            if row["step"] == 8 and row["example"] % 2 == parity
+        ]
+        for parity in (0, 1)
+    }
+    assert fmean(margins[1]) > fmean(margins[0])
+    assert_resumes(job, ("align", 3), here / "resumed")
+    rate(here, lambda _: 0.0)
+    run_new(here / "flat", job)
+    assert metrics(here / "flat", "align")[0]["loss/mean"] == pytest.approx(log(2), abs=1e-6)
+
+
+def test_the_rating_of_a_labelled_reply_may_be_that_of_a_side(here: Path) -> None:
+    rate(here, lambda _: 1.0)
+    run_new(here / "run", tiny(APART, align(loss="scored()", batch="48", steps="1")))
+    (row,) = metrics(here / "run", "align")
+    assert row["loss/mean"] == pytest.approx(log(2) * (2 + 1) / 2, abs=1e-6)
+
+
+def test_rewards_are_the_ratings_of_pairs_that_a_model_makes(here: Path) -> None:
+    job = tiny(APART, align(loss="apart()", data=made("policy"), heldout="none", steps="1"))
+    run_new(here / "run", job)
+    for row in lines(here / "run" / "examples-align.jsonl"):
+        better, worse = _rated(row)
+        assert row["ratings"]["rating_margin"] == better - worse > 0
+
+
+@pytest.mark.parametrize("wrong", [{"score_chosen": "high"}, {"score_chosen": None}])
+def test_a_wrong_rating_is_found_before_anything_is_paid(wrong: dict[str, Any], here: Path) -> None:
+    rate(here, lambda _: 1.0)
+    text = (here / "pairs.jsonl").read_text(encoding="utf-8")
+    (here / "pairs.jsonl").write_text(
+        text + json.dumps({"prompt": "1?", "chosen": "2", "rejected": "3", **wrong}) + "\n"
+    )
+    job = tiny(align("first", loss="dpo()"), APART, align(loss="apart()"))
+    with pytest.raises(RunError, match=r"`align`, a later stage, .*pairs\.jsonl:25"):
+        run_new(here / "run", job)
+    assert not metrics(here / "run", "first")
+
+
 def made(model: str, **fields: str) -> str:
     return f"preferred({model}, env = spell, n = 12, samples = 4)"
 
@@ -243,7 +328,7 @@ def test_a_model_makes_its_own_preferences(here: Path) -> None:
     run_new(here / "run", job)
     kept = lines(here / "run" / "examples-first.jsonl")
     assert len(kept) == 12
-    assert all(better > worse for better, worse in (row["earned"] for row in kept))
+    assert all(better > worse for better, worse in map(_rated, kept))
     assert all("boxed" in row["shown"]["prompt"] or row["shown"]["prompt"] for row in kept)
     played = lines(here / "run" / "episodes-first.jsonl")
     assert all(len(task["episodes"]) == 4 for task in played)

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from expressions import program
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
 from rlc.algo.expressions.evaluate import preference_loss_and_grad
+from rlc.algo.expressions.inputs import RATING_INPUTS
 from rlc.algo.preferences import preference_program
 from rlc.catalog.index import builtins_of, preference_traits
 from rlc.plan.parts import PreferenceLossPlan
@@ -101,6 +103,34 @@ def test_weights_are_the_slope_of_the_loss(name: str, count: int, seed: int) -> 
                 values.append(judge(loss, found, moved, known).metrics["loss/mean"])
             slope = (values[0] - values[1]) / (2 * h)
             assert -datum.advantages_T[token] == pytest.approx(slope, abs=1e-6)
+
+
+@given(st.integers(1, 6), st.integers(0, 10_000), st.floats(0.01, 3), st.floats(-4, 4))
+def test_ratings_enter_a_loss_as_a_loop_has_it(
+    count: int, seed: int, beta: float, slack: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    margin = f"{slack} * rating_margin + chosen_rating - rejected_rating"
+    text = f"softplus({margin} - {beta} * (chosen - chosen_ref - (rejected - rejected_ref)))"
+    loss = PreferenceLossPlan("own", {}, program(text, kind="preference"))
+    lengths = rng.integers(1, 6, size=2 * count)
+    sides = [side(2, int(length)) for length in lengths]
+    rated = [dict(zip(RATING_INPUTS, rng.normal(0, 3, 3).tolist(), strict=False)) for _ in sides]
+    found = [Preference(i, (sides[2 * i], sides[2 * i + 1]), None, rated[i]) for i in range(count)]
+    logprobs = [[-0.05 - 2 * rng.random(int(n) + 2)] for n in lengths]
+    known = [-0.05 - 2 * rng.random(int(n)) for n in lengths]
+    judged = judge(loss, found, logprobs, known)
+    values = []
+    for i in range(count):
+        better, worse = (logprobs[2 * i + k][0][2:].sum() - known[2 * i + k].sum() for k in (0, 1))
+        chosen, rejected, apart = (rated[i][name] for name in RATING_INPUTS[:3])
+        short = slack * apart + chosen - rejected - beta * (better - worse)
+        values.append(np.logaddexp(0, short))
+        weight = beta / (1 + np.exp(-short)) / count
+        for k, sign in ((0, 1.0), (1, -1.0)):
+            weights_T = judged.datums[2 * i + k].advantages_T
+            np.testing.assert_allclose(weights_T[2:], sign * weight, rtol=1e-12)
+    assert judged.metrics["loss/mean"] == pytest.approx(np.mean(values), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
