@@ -19,7 +19,7 @@ BLOCKS = [
 
 
 def test_it_lists_what_can_be_read_and_done() -> None:
-    shapes = {"turn_component": "turn, component"}
+    shapes = {"turn_component": "turn, component", "turn_token": "token"}
     for entry in INPUTS["advantage"].values():
         shape = shapes.get(entry.shape, entry.shape)
         assert f"\n| `{entry.name}` | {shape} | {entry.doc} |\n" in PAGE
@@ -31,9 +31,11 @@ def test_it_lists_what_can_be_read_and_done() -> None:
 def test_its_declarations_compile_and_the_first_prints_as_it_says() -> None:
     schemes = []
     for block in BLOCKS:
-        value = "mine" if block.startswith("advantage mine =") else "mine()"
-        plan = planned(f"{recipe('quickstart')}\n{block}\n", f"main.advantage={value}")
+        name, after = re.findall(r"^advantage (\w+)(.)", block)[0]
+        changes = [f"main.advantage={name}{'()' if after == '(' else ''}"]
+        changes += ["main.kl=reference(policy.base, coef = 0)"] * ("ref)" in block)
+        plan = planned(f"{recipe('quickstart')}\n{block}\n", *changes)
         schemes.append(flat(first_train(plan)).advantage)
-    assert len(schemes) == 3
+    assert len(schemes) == 4
     (shown,) = re.findall(r"^```\n(total.*?)```", PAGE, re.DOTALL | re.M)
     assert shown.splitlines() == [line.text for line in scheme_formulas(schemes[0])]

@@ -54,11 +54,11 @@ else:
         expressions.interpret: require_inputs shaped_reward
         expressions.known: Candidate KnownLoss known_loss known_preference
         expressions.reader: ExpressionReader OVER
-        expressions.program: ExpressionError INPUT Kind NUMBER Program Shape
+        expressions.program: ExpressionError INPUT Kind NUMBER Program
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
-        expressions.vocabulary: INPUTS IN_TASK OPERATIONS Operation SCOPES SHARE after_batch
-            compares differentiable differs_in_group functions_of is_reward needs_batch
+        expressions.vocabulary: INPUTS IN_TASK LOGQ OPERATIONS Operation SCOPES SCORED SHARE
+            after_batch compares differentiable differs_in_group functions_of is_reward needs_batch
             reads_trainer trained
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         order: draw sampled_examples

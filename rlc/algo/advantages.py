@@ -7,13 +7,22 @@ spread of equals is 0, and what is divided by a spread that is 0, or is itself 0
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from rlc.algo.episodes import Advantages, Bools, Components, Episodes, Floats, reward_to_go
+from rlc.algo.episodes import (
+    Advantages,
+    Bools,
+    Components,
+    Episodes,
+    Floats,
+    Ints,
+    reward_to_go,
+    split,
+)
 from rlc.algo.errors import AlgorithmError
 from rlc.algo.expressions.evaluate import FORWARD
 from rlc.algo.expressions.formula import formula
@@ -25,7 +34,9 @@ from rlc.algo.expressions.vocabulary import (
     OPERATIONS,
     PART,
     RUNNING,
+    TOKENS,
     TURNS,
+    input_of,
     others_of,
     shapes,
     spreads,
@@ -33,9 +44,9 @@ from rlc.algo.expressions.vocabulary import (
 from rlc.algo.scheme import AdvantageScheme, scope_of
 from rlc.algo.scopes import Scopes, count, extremes, mean, quantile, rank, rms, std, total
 
-_Array: TypeAlias = Any  # of a node, by its shape: (), (R,), (N,), (R, K) or (N, K)
+_Array: TypeAlias = Any  # of a node, by its shape: (), (R,), (N,), (A,), (R, K) or (N, K)
 _OVERFLOW = "the rewards are so large that what is computed of them overflows"
-_BY_TURN: tuple[Shape, ...] = ("turn", "turn_component")
+_BY_TURN: tuple[Shape, ...] = ("turn", "turn_component", "turn_token")
 _BY_COMPONENT: tuple[Shape, ...] = ("component", "turn_component")
 
 
@@ -44,8 +55,8 @@ def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantage
     others. A value of an episode is that of each of its turns; those left out get zeros.
 
     Raises:
-        AlgorithmError: a reward that is not finite, an episode for which what the scheme requires
-            does not hold, or rewards so large that the result overflows.
+        AlgorithmError: a reward or logprob that is not finite, an episode for which what the scheme
+            requires does not hold, or rewards so large that the result overflows.
     """
     episodes.require_finite()
     turns_R = episodes.turns_R
@@ -57,12 +68,29 @@ def compute_advantages(scheme: AdvantageScheme, episodes: Episodes) -> Advantage
         if scheme.require is not None:
             _require(scheme, left)
         value = left.value(scheme.result)
+        if scheme.by_token:
+            return _of_tokens(episodes, kept_R, value, left.observed)
         value_N = left.widened(value, scheme.result.shape, "turn")
     advantages_N = np.zeros(len(episodes.rewards_N))
     advantages_N[np.repeat(kept_R, turns_R)] = value_N
     if not np.isfinite(advantages_N).all():
         raise AlgorithmError(_OVERFLOW)
     return Advantages(advantages_N, kept_R, turns_R, left.observed)
+
+
+def _of_tokens(
+    episodes: Episodes, kept_R: Bools, value_A: Floats, observed: Mapping[int, Floats]
+) -> Advantages:
+    """Return the advantages of tokens, given those of the episodes that are kept."""
+    tokens_N, length_R = episodes.tokens_N, episodes.lengths
+    advantages_A = np.zeros(int(tokens_N.sum()))
+    advantages_A[np.repeat(kept_R, length_R)] = value_A
+    if not np.isfinite(advantages_A).all():
+        raise AlgorithmError(_OVERFLOW)
+    ones_A = np.ones(len(advantages_A))
+    mean_N = _over_rows("mean", tokens_N, advantages_A, ones_A)
+    turns_R = episodes.turns_R
+    return Advantages(mean_N, kept_R, turns_R, observed, split(advantages_A, length_R))
 
 
 def _require(scheme: AdvantageScheme, left: BatchEvaluation) -> None:
@@ -133,8 +161,9 @@ class BatchEvaluation:
             before_R = self.batch.running.get(at, np.zeros(len(self.batch.turns_R)))
             return self.widened(before_R, "episode", shape)
         if node.op == DISCOUNTED:
-            return self._each(partial(self._to_go, float(given[1])), given[0])
-        if node.over in (TURNS, COMPONENTS):
+            counts_R = self._counts(TURNS, of[0])
+            return self._each(lambda x_M: reward_to_go(float(given[1]), x_M, counts_R), given[0])
+        if node.over in (TOKENS, TURNS, COMPONENTS):
             return self._reduced(node, given, of)
         if node.over is not None:
             return self._statistic(node, given, of)
@@ -147,17 +176,19 @@ class BatchEvaluation:
     # Shapes
 
     def widened(self, value: _Array, of: Shape, to: Shape) -> _Array:
-        """Return a value in a shape that it fits: the same in all turns, of all components."""
-        if of == to or (of == "number" and to != "episode" and to != "turn"):
+        """Return a value in a shape that it fits: the same in all turns, of all components, on all
+        tokens."""
+        turns_R, tokens_N = self.batch.turns_R, self.batch.tokens_N
+        sizes = {"episode": len(turns_R), "turn": len(tokens_N), "turn_token": int(tokens_N.sum())}
+        if of == "number" and to in sizes:
+            return np.full(sizes[to], value)
+        if of in (to, "number"):
             return value
-        turns_R = self.batch.turns_R
-        if of == "number":
-            return np.full(len(turns_R if to == "episode" else self.batch.rewards_N), value)
         if to in _BY_TURN and of not in _BY_TURN:
             value = np.repeat(value, turns_R, axis=0)
         if to in _BY_COMPONENT and of not in _BY_COMPONENT:
             value = value[:, None]
-        return value
+        return np.repeat(value, tokens_N) if to == "turn_token" else value
 
     def _has(self, shape: Shape) -> Bools:
         """Return which components there are, of the shape of their values."""
@@ -184,15 +215,21 @@ class BatchEvaluation:
             case "tokens":
                 return batch.tokens_N.astype(np.float64)
             case "length":
-                counted = np.concatenate(([0], np.cumsum(batch.tokens_N)))
-                ends_R = np.cumsum(batch.turns_R)
-                return (counted[ends_R] - counted[ends_R - batch.turns_R]).astype(np.float64)
+                return batch.lengths.astype(np.float64)
+            case "position":
+                begin_N = np.cumsum(batch.tokens_N) - batch.tokens_N
+                place_A = np.arange(int(batch.tokens_N.sum())) - np.repeat(begin_N, batch.tokens_N)
+                return place_A + 1.0
             case "turns":
                 return batch.turns_R.astype(np.float64)
             case "truncated" | "failed":
                 return np.asarray(getattr(batch, f"{name}_R"), np.float64)
             case "step":
                 return np.float64(batch.step)
+        if name in batch.of_tokens:
+            return batch.of_tokens[name]
+        if input_of("advantage", name).shape == "turn_token":
+            raise AlgorithmError(f"the advantage reads `{name}`, which is not there")
         label, _, word = name.partition(" == ")
         if label in LABELS:
             return np.array([one == word[1:-1] for one in batch.names(label)], np.float64)
@@ -202,43 +239,30 @@ class BatchEvaluation:
             raise AlgorithmError(f"the advantage reads `{name}`, and the reward is {known}")
         return np.nan_to_num(self._parts.values_NK[:, self._parts.names.index(part)])
 
-    # Over the turns of an episode, and over components
+    # Over tokens, over the turns of an episode, and over components
 
-    def _to_go(self, gamma: float, x_N: Floats) -> Floats:
-        return reward_to_go(gamma, x_N, self.batch.turns_R)
+    def _counts(self, over: str, of: Shape) -> Ints:
+        """Return how many values there are in each turn, or in each episode."""
+        if of == "turn_token":
+            return self.batch.tokens_N if over == TOKENS else self.batch.lengths
+        return self.batch.turns_R
 
     def _reduced(self, node: OperationNode, given: Sequence[_Array], of: Sequence[Shape]) -> _Array:
         word = OPERATIONS[node.op].word
-        weight = given[1] if len(given) > 1 else np.float64(1.0)
+        weight: _Array = np.float64(1.0)
+        weighs: Shape = "number"
+        if len(given) > 1:
+            weight, weighs = given[1], of[1]
         if node.over == COMPONENTS:
             has = self._has(of[0])
             wide = np.where(has, given[0], 0.0)
             weights = np.where(
-                has, np.broadcast_to(self.widened(weight, of[1], of[0]), has.shape), 0
+                has, np.broadcast_to(self.widened(weight, weighs, of[0]), has.shape), 0
             )
             return _over_components(word, wide, weights)
-        if word in ("first", "last"):
-            at_R = self._first_R if word == "first" else np.cumsum(self.batch.turns_R) - 1
-            return given[0][at_R]
-        wide = np.broadcast_to(self.widened(weight, of[1], of[0]), given[0].shape)
-        return self._each(partial(self._over_turns, word), given[0], wide)
-
-    def _over_turns(self, word: str, x_N: Floats, weight_N: Floats) -> Floats:
-        weighted = not (weight_N == 1).all()
-        if word in ("min", "max"):
-            sign = 1.0 if word == "max" else -1.0
-            signed_N = np.where(weight_N > 0, sign * x_N, -np.inf)
-            best_R = np.maximum.reduceat(signed_N, self._first_R)
-            found_R: Floats = np.where(best_R == -np.inf, x_N[self._first_R], sign * best_R)
-            return found_R
-        sums_R: Floats = self._to_go(1.0, x_N * weight_N if weighted else x_N)[self._first_R]
-        if word == "sum":
-            return sums_R
-        counts_N = (weight_N > 0) * 1.0 if word == "count" else weight_N
-        counts_R: Floats = np.add.reduceat(counts_N, self._first_R)
-        if word == "mean":
-            counts_R = np.where(counts_R > 0, sums_R / counts_R, x_N[self._first_R])
-        return counts_R
+        wide = np.broadcast_to(self.widened(weight, weighs, of[0]), given[0].shape)
+        counts_V = self._counts(str(node.over), of[0])
+        return self._each(partial(_over_rows, word, counts_V), given[0], wide)
 
     # Over scopes
 
@@ -273,6 +297,39 @@ class BatchEvaluation:
                 label_V = label_V[has_VK[:, component]]
             self._scopes[key] = Scopes(label_V)
         return self._scopes[key]
+
+
+def _over_rows(word: str, counts_V: Ints, x_M: Floats, weight_M: Floats) -> Floats:
+    """Return a statistic of each row of a column, of rows with so many values; 0 of none."""
+    there_V = counts_V > 0
+    if there_V.all():
+        return _over_full_rows(word, counts_V, x_M, weight_M)
+    found_V = np.zeros(len(counts_V))
+    if there_V.any():
+        found_V[there_V] = _over_full_rows(word, counts_V[there_V], x_M, weight_M)
+    return found_V
+
+
+def _over_full_rows(word: str, counts_V: Ints, x_M: Floats, weight_M: Floats) -> Floats:
+    ends_V = np.cumsum(counts_V)
+    first_V = ends_V - counts_V
+    if word in ("first", "last"):
+        found_V: Floats = x_M[first_V if word == "first" else ends_V - 1]
+        return found_V
+    weighted = not (weight_M == 1).all()
+    if word in ("min", "max"):
+        sign = 1.0 if word == "max" else -1.0
+        signed_M = np.where(weight_M > 0, sign * x_M, -np.inf)
+        best_V = np.maximum.reduceat(signed_M, first_V)
+        return np.where(best_V == -np.inf, x_M[first_V], sign * best_V)
+    sums_V: Floats = reward_to_go(1.0, x_M * weight_M if weighted else x_M, counts_V)[first_V]
+    if word == "sum":
+        return sums_V
+    weights_M = (weight_M > 0) * 1.0 if word == "count" else weight_M
+    weights_V: Floats = np.add.reduceat(weights_M, first_V)
+    if word == "mean":
+        return np.where(weights_V > 0, sums_V / weights_V, x_M[first_V])
+    return weights_V
 
 
 def _over_components(word: str, x_VK: Floats, weight_VK: Floats) -> Floats:

@@ -121,7 +121,8 @@ class Episodes:
     part of each is a rollout of its own, with its role as a label. ``components`` are those of the
     rewards; None: the reward is one number. ``running`` has the moving averages that the scheme
     reads, a value for each rollout, by the positions of their nodes; others are 0. ``roles`` and
-    ``envs`` are what the labels from 0 on stand for.
+    ``envs`` are what the labels from 0 on stand for. ``of_tokens`` has what the scheme reads of the
+    A action tokens of all turns, in order, by the names of its inputs.
     """
 
     rewards_N: Floats
@@ -137,6 +138,15 @@ class Episodes:
     step: int = 1
     roles: tuple[str, ...] = ()
     envs: tuple[str, ...] = ()
+    of_tokens: Mapping[str, Floats] = field(factory=dict)
+
+    @property
+    def lengths(self) -> Ints:
+        """The action tokens of each rollout."""
+        counted = np.concatenate(([0], np.cumsum(self.tokens_N)))
+        ends_R = np.cumsum(self.turns_R)
+        length_R: Ints = counted[ends_R] - counted[ends_R - self.turns_R]
+        return length_R
 
     @role_R.default
     def _one_role(self) -> Ints:
@@ -162,9 +172,15 @@ class Episodes:
         require_turns(self.turns_R)
         if (self.tokens_N < 0).any():
             raise AlgorithmError("a turn cannot have a negative number of action tokens")
+        for name, column_A in self.of_tokens.items():
+            if len(column_A) != int(self.tokens_N.sum()):
+                raise AlgorithmError(
+                    f"{int(self.tokens_N.sum())} action tokens have {len(column_A)} of `{name}`"
+                )
 
     def require_finite(self) -> None:
-        """Raise AlgorithmError for a reward that is not a finite number, with its place."""
+        """Raise AlgorithmError for a reward that is not a finite number, with its place, and for a
+        value of a token."""
         finite_N = np.isfinite(self.rewards_N)
         if not finite_N.all():
             at = int(np.argmin(finite_N))
@@ -175,6 +191,11 @@ class Episodes:
                 f"the reward of rollout {rollout}, turn {turn} is {self.rewards_N[at]}; "
                 "every reward must be a finite number"
             )
+        for name, column_A in self.of_tokens.items():
+            if not np.isfinite(column_A).all():
+                at = int(np.argmin(np.isfinite(column_A)))
+                rollout = int(np.searchsorted(np.cumsum(self.lengths), at, side="right"))
+                raise AlgorithmError(f"`{name}` of a token of rollout {rollout} is {column_A[at]}")
 
     def select(self, keep_R: Bools) -> Episodes:
         """Return the rollouts for which ``keep_R`` holds."""
@@ -189,6 +210,10 @@ class Episodes:
             tokens_N=self.tokens_N[keep_N],
             components=parts,
             running={at: value_R[keep_R] for at, value_R in self.running.items()},
+            of_tokens={
+                name: column_A[np.repeat(keep_N, self.tokens_N)]
+                for name, column_A in self.of_tokens.items()
+            },
             **{name: getattr(self, name)[keep_R] for name in of_rollouts},
         )
 
@@ -196,14 +221,13 @@ class Episodes:
         """Return what a function of the user's own is given of a batch: copies, by name."""
         ends_R, parts = np.cumsum(self.turns_R), self.components
         begin_R = ends_R - self.turns_R
-        counted = np.concatenate(([0], np.cumsum(self.tokens_N)))
         arrays = ("rewards_N", "tokens_N", "turns_R", "group_R", "truncated_R", "failed_R")
         named = [] if parts is None else [*zip(parts.names, parts.values_NK.T, strict=True)]
         return {
             **{name: getattr(self, name).copy() for name in arrays},
             "episode_N": np.repeat(np.arange(len(ends_R)), self.turns_R),
             "total_R": reward_to_go(1.0, self.rewards_N, self.turns_R)[begin_R],
-            "length_R": counted[ends_R] - counted[begin_R],
+            "length_R": self.lengths,
             "env_R": np.array(self.names("env")),
             "role_R": np.array(self.names("role")),
             "components": {name: value_N.copy() for name, value_N in named if name},
@@ -264,12 +288,14 @@ class Episodes:
 class Advantages:
     """The advantage of every turn, and which rollouts remain. ``observed`` has what the moving
     averages of the scheme are of, by the positions of their nodes: a value for each rollout that is
-    kept, or for each of its turns."""
+    kept, or for each of its turns. ``of_tokens`` has those of each rollout's tokens where these may
+    differ; the advantage of a turn is then their mean."""
 
     advantages_N: Floats  # zeros for rollouts that were dropped
     kept_R: Bools
     turns_R: Ints
     observed: Mapping[int, Floats] = field(factory=dict)
+    of_tokens: Sequence[Floats] | None = None
 
     def by_rollout(self) -> list[Floats]:
         """Return the advantages: an array for each rollout, with a value for each turn."""

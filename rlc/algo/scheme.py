@@ -40,11 +40,11 @@ a rollout's part, such as the solver's or the judge's), of one environment, of o
 class AdvantageScheme(Record):
     """An advantage scheme.
 
-    ``result`` is one value for each episode, or each turn. Episodes for which ``keep`` is 0 are
-    left out, of the statistics of the result too. Where ``require`` is 0 there is no advantage, and
-    the run stops. ``args`` are the arguments of a builtin, and ``steps`` those that were applied to
-    it, in order; the programs have them all. In place of programs a ``function`` of the user's own,
-    with these ``args``, may give the advantages.
+    ``result`` is one value for each episode, turn or sampled token. Episodes for which ``keep`` is
+    0 are left out, of the statistics of the result too. Where ``require`` is 0 there is no
+    advantage, and the run stops. ``args`` are the arguments of a builtin, and ``steps`` those that
+    were applied to it, in order; the programs have them all. In place of programs a ``function`` of
+    the user's own, with these ``args``, may give the advantages.
     """
 
     name: str
@@ -58,14 +58,20 @@ class AdvantageScheme(Record):
     @property
     def by_turn(self) -> bool:
         """Whether each turn may have an advantage of its own."""
-        return self.function is not None or self.result.shape == "turn"
+        return self.function is not None or self.result.shape in ("turn", "turn_token")
+
+    @property
+    def by_token(self) -> bool:
+        """Whether each sampled token may have an advantage of its own."""
+        return self.result.shape == "turn_token"
 
     @property
     def programs(self) -> tuple[Program, ...]:
         return tuple(one for one in (self.keep, self.require, self.result) if one is not None)
 
 
-RESULTS = ("episode", "turn")  # the parts that a declaration ends with, and their shapes
+# The parts that a declaration ends with, and their shapes.
+RESULTS: dict[str, Shape] = {"episode": "episode", "turn": "turn", "token": "turn_token"}
 CONDITIONS = ("keep", "require")  # the parts that say which episodes have an advantage
 
 
@@ -77,7 +83,7 @@ def scheme_of(
     word = next(name for name in RESULTS if name in parts)
     result = parts[word]
     for part, node in parts.items():
-        wanted: Shape = "turn" if part == word == "turn" else "episode"
+        wanted = RESULTS[part] if part == word else "episode"
         if node is not None and part in (word, *CONDITIONS):
             builder.require_shape(node, wanted, part)
     programs: dict[str, Program | None] = {}
@@ -279,6 +285,10 @@ def with_step(scheme: AdvantageScheme, step: AdvantageStep) -> AdvantageScheme:
         own = f"no step can follow `{scheme.function}`"
         message = f"{own}: a function gives the advantages as they are"
         raise ExpressionError(message, "", hint="do it in the function")
+    if scheme.by_token:
+        own = f"no step can follow `{scheme.name}`"
+        message = f"{own}: a step is taken of one value an episode or a turn"
+        raise ExpressionError(message, "", hint="write it in the formula")
     if isinstance(step, WeightedSum) and reads(scheme, "parts"):
         raise ExpressionError("the components of the reward are added up before this", "")
     made = _Following(scheme, step)
@@ -319,7 +329,7 @@ class _Following:
                 self.parts[name] = node
         if (after := self.added(step)) != self.value:
             self.b.name(after, "advantage")
-        self.parts[RESULTS[self.turn]] = after
+        self.parts["turn" if self.turn else "episode"] = after
 
     def _copied(self, program: Program, before: str = "reward", after: str = "parts") -> int:
         """Add a program; one that is applied to each component of the reward reads these."""

@@ -226,6 +226,7 @@ LOSS_FIELDS = (
 ADVANTAGE_FIELDS = (
     Param("episode", "expression", "one advantage for each episode, on all its tokens", None),
     Param("turn", "expression", "one advantage for each turn, on its tokens", None),
+    Param("token", "expression", "one advantage for each sampled token", None),
     Param("keep", "expression", "episodes for which it is 0 are left out", None),
     Param("require", "expression", "where it is 0 there is no advantage, and the run stops", None),
 )

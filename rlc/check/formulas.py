@@ -11,7 +11,6 @@ from rlc.algo import (
     ExpressionError,
     Kind,
     Program,
-    Shape,
     functions_of,
     is_reward,
     ranges,
@@ -43,19 +42,20 @@ _A: Mapping[Kind, str] = {
     "preference": "a loss",
 }
 
-# The fields that a declaration can end with, each called as the shape that it has.
-_RESULTS: Mapping[Kind, tuple[Shape, Shape]] = {
+# The fields that a declaration can end with; of losses each is called as the shape that it has.
+_RESULTS: Mapping[Kind, tuple[str, ...]] = {
     "loss": ("token", "sequence"),
-    "advantage": ("episode", "turn"),
+    "advantage": ("episode", "turn", "token"),
     "preference": ("pair", "reply"),
 }
 _ENDS: Mapping[Kind, str] = {
     "loss": "`token = …`, a loss for each token, or `sequence = …`, one for all",
-    "advantage": "`episode = …`, one advantage for each episode, or `turn = …`, one for each turn",
+    "advantage": "`episode = …`, one advantage for each episode, `turn = …`, one for each turn, or "
+    "`token = …`, one for each sampled token",
     "preference": "`pair = …`, a loss for each pair of replies, or `reply = …`, one for each "
     "labelled reply",
 }
-_SAID: Mapping[Shape, str] = {
+_SAID: Mapping[str, str] = {
     "number": "the same number everywhere",
     "sequence": "one value for each sequence",
     "token": "one value for each token",
@@ -105,7 +105,7 @@ def own_advantage(decl: BlockDecl, evaluator: EvaluatorLike) -> Value | None:
     for program in scheme.programs:
         for undefined in ranges(program).undefined:
             report_undefined(undefined, reader, result.value.span, evaluator.found)
-    if not any(map(is_reward, scheme.result.inputs)):
+    if not any(is_reward(name) or name == "teacher" for name in scheme.result.inputs):
         message = "the advantage does not depend on the reward: nothing is learnt from it"
         advice = "`sum(reward)` is the return of an episode"
         evaluator.found.warning("RL0655", result.value.span, message, advice)
@@ -173,7 +173,8 @@ def _result(decl: BlockDecl, evaluator: EvaluatorLike, kind: Kind) -> Field | No
     for other in others:
         if other.name.id != first.name.id:  # the same one twice is reported as such
             label = Label(first.name.span, f"and here a `{first.name.id}` {_NOUN[kind]}")
-            of_each = " and one of each ".join(known)
+            both = sorted((first.name.id, other.name.id), key=known.index)
+            of_each = " and one of each ".join(both)
             message = f"`{decl.name.id}` is both {_A[kind]} of each {of_each}"
             evaluator.found.error("RL0647", other.name.span, message, "keep one of them", label)
             return None
@@ -184,8 +185,7 @@ def _program(result: Field, output: int, reader: RecipeReader) -> Program | None
     builder, kind = reader.builder, result.name.id
     span, shape = result.value.span, builder.shape(output)
     if not builder.is_condition(output) and shape not in ("number", kind):
-        wanted = next(one for one in _RESULTS[reader.kind] if one == kind)
-        message = f"`{kind}` is {_SAID[wanted]}, and this is {_SAID[shape]}"
+        message = f"`{kind}` is {_SAID[kind]}, and this is {_SAID[shape]}"
         advice, fix = "`mean(…)` or `sum(…)` makes one value of those of the tokens", None
         if shape in _RESULTS[reader.kind] and kind != "sequence":
             advice, fix = f"write `{shape} = …`", rename(result.name.span, kind, [shape])

@@ -48,6 +48,7 @@ class Formula:
 _OF = {
     "episode": "one advantage for each episode, on all its tokens",
     "turn": "one advantage for each turn, on its tokens",
+    "turn_token": "one advantage for each sampled token",
     "number": "the same advantage for all tokens",
 }
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from rlc.algo import Program, needs_batch
+from rlc.algo import Program, needs_batch, reads
 from rlc.catalog import (
     LIKELIHOOD,
     NO_ADVANTAGE,
@@ -73,10 +73,10 @@ def _policy_gradient_sections(stage: Training, paint: Paint) -> Iterator[tuple[s
     objective = stage.of(PolicyGradient)
     yield f"advantage: {objective.advantage.name}", _advantage(objective, paint)
     if (kl := objective.kl) is not None:
-        yield "KL penalty: reference" if kl.coef else "reference", _penalty(kl, paint)
+        yield "KL penalty: reference" if kl.coef else "reference", _penalty(objective, kl, paint)
     for teacher in objective.teacher:
         of = f" of {teacher.name}" if teacher.name else ""
-        yield f"teacher{of}: {teacher.kind}", _teacher(teacher, paint)
+        yield f"teacher{of}: {teacher.kind}", _teacher(objective, teacher, paint)
     yield f"aggregation: {objective.aggregate.kind}", _aggregate(stage, paint)
     yield f"loss: {objective.loss.name}", _loss(stage, paint)
     if objective.observations is not None:
@@ -90,7 +90,7 @@ def _policy_gradient_formulas(stage: Training) -> dict[str, list[str]]:
         found["kl"] = list(_formula("kl", "reference"))
     for teacher in objective.teacher:
         title = "teacher" if teacher.name is None else f"teacher of {teacher.name}"
-        found[title] = _teacher_formula(teacher)
+        found[title] = _teacher_formula(objective, teacher)
     found["aggregate"] = list(_formula("aggregate", objective.aggregate.kind))
     if objective.observations is not None:
         found["observations"] = [_OBSERVED]
@@ -278,11 +278,17 @@ def _of_own_loss(loss: LossPlan, program: Program, service: str) -> Iterator[str
         yield "forward pass of its own: 1.5 times the training work"
 
 
-def _penalty(kl: KlPlan, paint: Paint) -> Lines:
+def _read_by(objective: PolicyGradient, scored: str, name: str) -> str:
+    """Return what reads the logprobs of a model whose ``coef`` is 0, the advantage as ``name``."""
+    reader = "advantage" if reads(objective.advantage, name) else "loss"
+    return f"{scored} is read by the {reader}, and nothing is taken off the advantages"
+
+
+def _penalty(objective: PolicyGradient, kl: KlPlan, paint: Paint) -> Lines:
     if kl.coef:
         yield from _formula("kl", "reference")
     else:
-        yield "log p_ref,t is read by the loss, and nothing is taken off the advantages"
+        yield _read_by(objective, "log p_ref,t", "ref")
     discount = f", discount = {kl.discount:g}" if kl.discount else ""
     coef = f"{kl.coef:g}"
     if kl.final is not None:
@@ -391,18 +397,18 @@ def sampled(samples: Samples) -> Iterator[str]:
         yield f"of each token the {samples.top_k:,} that it finds most likely in its place are kept"
 
 
-def _teacher_formula(teacher: TeacherPlan) -> list[str]:
+def _teacher_formula(objective: PolicyGradient, teacher: TeacherPlan) -> list[str]:
     """Return the formula of a teacher, with the discount if it has one."""
     if not teacher.coef:
-        return ["log p_teacher,t is read by the loss, and nothing is taken off the advantages"]
+        return [_read_by(objective, "log p_teacher,t", "teacher")]
     lines = list(_formula("teacher", teacher.kind))
     if teacher.discount:
         lines[-1:] = ["P_t = − coef d_t + discount P_t+1", "A_t = A_t + P_t"]
     return lines
 
 
-def _teacher(teacher: TeacherPlan, paint: Paint) -> Lines:
-    yield from _teacher_formula(teacher)
+def _teacher(objective: PolicyGradient, teacher: TeacherPlan, paint: Paint) -> Lines:
+    yield from _teacher_formula(objective, teacher)
     more = f", discount = {teacher.discount:g}" if teacher.discount else ""
     more += "" if teacher.top_k is None else f", top_k = {teacher.top_k:,}"
     yield f"teacher = {whose(teacher.model)}, coef = {teacher.coef:g}{more}"

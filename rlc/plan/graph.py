@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from rlc.algo import IN_TASK, SHARED_BY, AdvantageScheme, scope_of, statistics
+from rlc.algo import IN_TASK, SCORED, SHARED_BY, AdvantageScheme, reads, scope_of, statistics
 from rlc.plan.leaves import asked_models
 from rlc.plan.parts import (
     AggregatePlan,
@@ -214,6 +214,8 @@ def _policy_gradient_edges(stage: Training) -> tuple[GraphEdge, ...]:
     for scorer, asked in zip(SCORERS, (objective.kl, objective.teacher), strict=True):
         if asked:
             edges += GraphEdge("returns", scorer, "tokens"), GraphEdge(scorer, "datums", "logprobs")
+            if reads(objective.advantage, *(n for n, node in SCORED.items() if node == scorer)):
+                edges.append(GraphEdge(scorer, "advantages", "logprobs"))
     return (*edges, *_UPDATE_EDGES)
 
 

@@ -101,6 +101,54 @@ WRONG = {
         "no part of an advantage can be called `reward`",
     ),
     "episode = sum(reward) * scale": ("RL0640", "there is no `scale` in the advantage"),
+    "token = sum(reward)  turn = reward": (
+        "RL0647",
+        "`mine` is both an advantage of each turn and one of each token",
+    ),
+    "turn = reward - logq": (
+        "RL0643",
+        "`turn` is one value a turn, and this is one value a token",
+    ),
+    "token = parts - logq": (
+        "RL0643",
+        "`a - b` takes values that belong together, and these are one value a turn and component "
+        "of the reward and one value a token",
+    ),
+    "token = reward - mean(logq, over = batch)": (
+        "RL0643",
+        "`mean(x, over = group)` takes one value an episode, and this is one value a token",
+    ),
+    "episode = sum(reward) - sum(tokens, over = tokens)": (
+        "RL0643",
+        "`sum(x, over = group)` takes one value a token, and this is one value a turn",
+    ),
+    "token = reward * running(logq, 0.9)": (
+        "RL0643",
+        "`running(x, decay)` takes one value an episode, and this is one value a token",
+    ),
+    "token = discounted(reward, logq)": (
+        "RL0643",
+        "`gamma` of `discounted` is a number here, not one value a token",
+    ),
+    "episode = sum(reward) - mean(sum(reward), over = group, weight = tokens)": (
+        "RL0643",
+        "`weight` of `mean` is one value an episode here, not one value a turn",
+    ),
+    "token = sum(reward) * logp": ("RL0640", "there is no `logp` in the advantage"),
+    "token = sum(reward) - log(count(logq, over = tokens))": (
+        "RL0657",
+        "`log(count(logq, over = tokens))` can be undefined: it is a logarithm of what can be 0 or "
+        "less",
+    ),
+    "token = sum(reward) + logq - ref": (
+        "RL0648",
+        "`mine` reads `ref`, and this stage has no reference",
+    ),
+    "token = teacher - logq": ("RL0648", "`mine` reads `teacher`, and nothing teaches `guess`"),
+    "token = -logq": (
+        "RL0655",
+        "the advantage does not depend on the reward: nothing is learnt from it",
+    ),
     "episode = sum(reward) - role": ("RL0640", "there is no `role` in the advantage"),
 }
 

@@ -309,6 +309,7 @@ def test_every_field_counts(kind: str, param: Param) -> None:
             case "advantage":
                 value = {"ratio": "1", "logp": "2"}[value]
                 of = {"turn": f"reward * {value}", "episode": f"sum(reward) * {value}"}
+                of["token"] = f"reward * logq * {value}"
                 parts = {param.name: of.get(param.name, f"turns - {value}")}
                 parts |= {} if param.name in of else {"episode": "sum(reward)"}
                 return recipe(train=TRAIN | {"advantage": "own"}) + block("advantage", "own", parts)

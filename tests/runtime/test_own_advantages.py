@@ -53,3 +53,22 @@ def test_its_moving_averages_go_on_as_they_were(tmp_path: Path, overlap: str) ->
     assert_resumes(plan, ("main", 3), tmp_path / "run")
     first, *_, last = metrics(tmp_path / "run", "main")
     assert 0 < first["baseline/guess"] != last["baseline/guess"]
+
+
+# Of each token: what the reference thinks of it is taken off, and what follows counts.
+PENALISED = """
+advantage mine(beta = 0.02, gamma = 1.0) {
+  at_end = where(position == tokens, reward, 0)
+  togo   = discounted(at_end - beta * (logq - ref), gamma)
+  token  = togo - mean(first(togo), over = group)
+}
+"""
+REFERENCE = "main.kl=reference(policy.base, coef = 0)"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_tokens_with_an_advantage_of_their_own_learn(tmp_path: Path, seed: int) -> None:
+    changes = "main.advantage=mine()", REFERENCE, "main.steps=12"
+    run_new(tmp_path / "run", planned(recipe("quickstart") + PENALISED, *changes, seed=seed))
+    rewards = [row["reward/mean"] for row in metrics(tmp_path / "run", "main")]
+    assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.1

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from algo_schemes import declared
 from attrs import define, evolve, field, frozen
 from expressions import program
 from hypothesis import given, settings
@@ -25,7 +26,16 @@ from stage_parts import changed, flat
 from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
 
-from rlc.algo import SHARED_BY, Baseline, Clip, Returns, Scale, scheme_of_returns, with_step
+from rlc.algo import (
+    SHARED_BY,
+    AdvantageScheme,
+    Baseline,
+    Clip,
+    Returns,
+    Scale,
+    scheme_of_returns,
+    with_step,
+)
 from rlc.catalog.index import aggregate_traits, loss_traits
 from rlc.envs.build import PlayableEnv
 from rlc.plan.graph import build_graph
@@ -332,6 +342,22 @@ schemes = st.builds(
 )
 
 
+# Of each token: its place and logprob, then what a reference and a teacher think of it.
+_TO_GO = "togo = discounted(where(position == tokens, reward, 0) {}, 0.9)"
+_CENTRED = "token = togo - mean(first(togo), over = {})"
+TOKEN_SCHEMES = {
+    ("", ""): _TO_GO.format("- 0.1 * logq"),
+    ("ref", ""): _TO_GO.format("- 0.1 * (logq - ref)"),
+    ("", "teacher"): _TO_GO.format("+ teacher - logq"),
+    ("ref", "teacher"): _TO_GO.format("+ 0.5 * teacher - 0.5 * ref"),
+}
+
+
+def of_tokens(read: tuple[str, str], over: str) -> AdvantageScheme:
+    keep = "keep = max(sum(reward), over = group) + sum(logq) / 64"
+    return declared(f"advantage own {{ {keep}  {TOKEN_SCHEMES[read]}  {_CENTRED.format(over)} }}")
+
+
 def teacher(kind: str, discount: st.SearchStrategy[float], top_k: int | None) -> Any:
     return st.builds(
         TeacherPlan,
@@ -367,6 +393,12 @@ def plans(draw: st.DrawFn) -> Training:
     aggregates = st.just("token_sum") | st.sampled_from(kinds)
     count, updates = draw(st.integers(1, 7)), draw(st.sampled_from([1, 1, 2, 3]))
     failures = draw(st.sampled_from([None, 0, 1]))
+    kl = draw(
+        st.none() | st.none() | st.builds(KlPlan, st.just("tiny"), st.just(0.5), st.just(0.0))
+    )
+    taught = draw(st.just(()) | teachers | teachers.map(lambda one: (*one, *_taught(one))))
+    there = ("", "ref") if kl else ("",), ("", "teacher") if taught else ("",)
+    own = st.builds(of_tokens, st.tuples(*map(st.sampled_from, there)), scopes)
     assert isinstance(BASE, Training)
     return changed(
         BASE,
@@ -376,13 +408,11 @@ def plans(draw: st.DrawFn) -> Training:
             for env in flat(BASE).envs
         ),
         batch=BatchPlan("groups", count, 4, None, updates, draw(st.integers(0, 3))),
-        advantage=draw(schemes),
+        advantage=draw(schemes | schemes | own),
         aggregate=AggregatePlan(draw(aggregates), 5),
         loss=loss,
-        kl=draw(
-            st.none() | st.none() | st.builds(KlPlan, st.just("tiny"), st.just(0.5), st.just(0.0))
-        ),
-        teacher=draw(st.just(()) | teachers | teachers.map(lambda one: (*one, *_taught(one)))),
+        kl=kl,
+        teacher=taught,
     )
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from rlc.algo.advantages import compute_advantages
 from rlc.algo.episodes import Advantages, Episodes
+from rlc.algo.expressions.reader import ExpressionReader
 from rlc.algo.scheme import (
     AdvantageScheme,
     AdvantageStep,
@@ -18,9 +19,13 @@ from rlc.algo.scheme import (
     Returns,
     Scale,
     Scope,
+    scheme_of,
     scheme_of_returns,
     with_step,
 )
+from rlc.lang.ast import BlockDecl
+from rlc.lang.source import Source
+from rlc.lang.syntax import parse
 
 Singleton = Literal["zero", "raw", "drop", "error"]
 Weight = Literal["value", "tokens"]
@@ -103,3 +108,15 @@ def bits(advantages: Advantages) -> tuple[bytes, bytes]:
         advantages.advantages_N.tobytes(),
         advantages.kept_R.tobytes(),
     )
+
+
+def declared(text: str) -> AdvantageScheme:
+    """The scheme of a declaration, as a recipe writes it."""
+    recipe, found = parse(Source("recipe.rl", text))
+    (decl,) = recipe.decls
+    assert isinstance(decl, BlockDecl)
+    assert not found
+    reader = ExpressionReader("advantage", (), {})
+    for field in decl.fields:
+        reader.define(field)
+    return scheme_of(decl.name.id, reader.builder, reader.parts)

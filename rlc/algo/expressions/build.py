@@ -40,6 +40,7 @@ from rlc.algo.expressions.vocabulary import (
     RUNNING,
     SCOPES,
     SHARE,
+    TOKENS,
     TURNS,
     Operation,
     functions_of,
@@ -57,6 +58,7 @@ _SHAPES: dict[Shape, str] = {
     "turn": "one value a turn",
     "component": "one value a component of the reward",
     "turn_component": "one value a turn and component of the reward",
+    "turn_token": "one value a token",
     "pair": "one value a pair",
     "chosen_token": "one value a token of the better reply",
     "rejected_token": "one value a token of the worse reply",
@@ -69,14 +71,19 @@ _APART = "`sum(…)` or `mean(…)` makes one value of those of the tokens of a 
 _MEMBERS: tuple[Shape, ...] = ("episode", "turn", "component", "turn_component")
 # The shapes of what is taken over turns, and of the first argument of some operations.
 _TAKES: Mapping[str, tuple[Shape, ...]] = {
-    TURNS: ("turn", "turn_component"),
+    TOKENS: ("turn_token",),
+    TURNS: ("turn", "turn_component", "turn_token"),
     COMPONENTS: ("component", "turn_component"),
-    DISCOUNTED: ("turn", "turn_component"),
+    DISCOUNTED: ("turn", "turn_component", "turn_token"),
     RUNNING: ("episode", "turn"),
 }
 _NARROWER = (
-    "`sum(…)` or `last(…)` makes one value of those of the turns, with `over = components` one of "
-    "those of the components"
+    "`sum(…)` or `last(…)` makes one value of those of the turns or tokens, with `over = "
+    "components` one of those of the components"
+)
+_OF_EPISODES = (
+    "episodes and turns are compared: `sum(…)` makes one value an episode of those of its tokens, "
+    "with `over = tokens` one a turn"
 )
 _GROUP_ALONE = (
     "a reward is computed once its group is over: compare with more in an `advantage` of your own"
@@ -300,6 +307,7 @@ class Builder:
                 self._require_reducible(operation, position, self._shapes[arg])
         if self._kind in COMPARING:
             self._require_values(op, args[0], over)
+            self._require_together(operation, args, over)
         elif self._kind == "preference" and widest(self._shapes[arg] for arg in args) is None:
             shown = " and ".join(dict.fromkeys(_SHAPES[self._shapes[arg]] for arg in args))
             expected = "values that belong together"
@@ -331,6 +339,28 @@ class Builder:
             message, operation.name, position, _SHAPES[takes[0]], _SHAPES[shape], hint
         )
 
+    def _require_together(
+        self, operation: Operation, args: tuple[int, ...], over: str | None
+    ) -> None:
+        """Raise ExpressionError for values of components beside those of tokens, and for a
+        parameter of a statistic, such as a weight, that differs where the first is one value."""
+        shapes = [self._shapes[arg] for arg in args]
+        if widest(shapes) is None:
+            shown = " and ".join(dict.fromkeys(_SHAPES[one] for one in shapes))
+            expected = "values that belong together"
+            message = f"`{operation.usage}` takes {expected}, and these are {shown}"
+            hint = "`sum(…, over = components)` makes one value of those of the components"
+            raise ExpressionError(message, operation.name, None, expected, shown, hint)
+        fit = shapes[0] if over is not None else "number"
+        for place, (param, shape) in enumerate(zip(operation.params, shapes, strict=False)):
+            beside = over is not None or operation.name == DISCOUNTED
+            if place and beside and shape != fit and fit not in WIDER[shape]:
+                message = (
+                    f"`{param}` of `{operation.word}` is {_SHAPES[fit]} here, not {_SHAPES[shape]}"
+                )
+                expected, found = _SHAPES[fit], _SHAPES[shape]
+                raise ExpressionError(message, operation.name, place, expected, found, _NARROWER)
+
     def _require_values(self, op: str, arg: int, over: str | None) -> None:
         """Raise ExpressionError if an operation cannot be taken over what it is, or of that."""
         operation, shape = OPERATIONS[op], self._shapes[arg]
@@ -347,7 +377,9 @@ class Builder:
             takes = _MEMBERS
         if takes is not None and shape not in takes:
             message = f"`{operation.usage}` takes {_SHAPES[takes[0]]}, and this is {_SHAPES[shape]}"
-            hint = "it is one value already" if over == TURNS else None
+            hint = "it is one value already" if over in (TOKENS, TURNS) else None
+            if takes == _MEMBERS and shape == "turn_token":
+                hint = _OF_EPISODES
             raise ExpressionError(message, op, 0, _SHAPES[takes[0]], _SHAPES[shape], hint)
 
     def _as_condition(self, op: str, position: int, arg: int) -> int:

@@ -19,6 +19,7 @@ from rlc.algo.expressions.vocabulary import (
     INPUTS,
     OPERATIONS,
     RATIO,
+    TOKENS,
     TURNS,
     input_of,
     others_of,
@@ -31,6 +32,7 @@ _INDEX: Mapping[Shape, str] = {
     "turn": "_t",
     "component": "_k",
     "turn_component": "_tk",
+    "turn_token": "_i",
 }
 _NAMED = {"weight": "weighted by", "ddof": "ddof", "singleton": "a single one:"}
 _COMPARED = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "=", "!=": "≠"}
@@ -140,7 +142,8 @@ class _Writer:
         if node.name is not None and not whole:
             return node.name + _INDEX.get(self.shapes[position], ""), _ATOM
         if node.op == DISCOUNTED and node.name is not None:
-            now, later = self.enclosed(node.args[0], _SUM), f"{node.name}_(t+1)"
+            index = "i" if self.shapes[position] == "turn_token" else "t"
+            now, later = self.enclosed(node.args[0], _SUM), f"{node.name}_({index}+1)"
             gamma = self.text(node.args[1])[0]
             return f"{now} + {later if gamma == '1' else f'{gamma} {later}'}", _SUM
         return self.statistic(node) if node.over is not None else self.operation(node)
@@ -155,10 +158,12 @@ class _Writer:
             usual = given["x"] if default is None else default
             if (given[name] if default is None else nodes[given[name]].value) != usual:
                 more.append(f"{_NAMED[name]} {self.text(given[name])[0]}")
-        over = {TURNS: "t", COMPONENTS: "k"}.get(node.over or "", node.over or "")
+        of_all = node.over == TURNS and self.shapes[node.args[0]] == "turn_token"
+        axes = {TOKENS: "i", TURNS: "ti" if of_all else "t", COMPONENTS: "k"}
+        over = axes.get(node.over or "", node.over or "")
         if (scope := others_of(node.over)) is not None:
             over = f"(others in {scope})"
-        if operation.word == "sum" and over in ("t", "k") and not more:
+        if operation.word == "sum" and over in axes.values() and not more:
             return f"Σ_{over} {self.enclosed(node.args[0], _QUOTIENT)}", _PRODUCT
         return f"{operation.word}_{over}({'; '.join([', '.join(own), *more])})", _ATOM
 

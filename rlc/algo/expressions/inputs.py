@@ -20,15 +20,16 @@ from rlc.records import frozen
 # The shapes that each fits where they are, from narrow to wide.
 WIDER: Mapping[Shape, tuple[Shape, ...]] = {
     "number": (
-        *("sequence", "token", "episode", "turn", "component", "turn_component"),
+        *("sequence", "token", "episode", "turn", "component", "turn_component", "turn_token"),
         *("pair", "chosen_token", "rejected_token", "reply", "reply_token"),
     ),
     "sequence": ("token",),
     "token": (),
-    "episode": ("turn", "component", "turn_component"),
-    "turn": ("turn_component",),
+    "episode": ("turn", "component", "turn_component", "turn_token"),
+    "turn": ("turn_component", "turn_token"),
     "component": ("turn_component",),
     "turn_component": (),
+    "turn_token": (),
     "pair": ("chosen_token", "rejected_token"),
     "chosen_token": (),
     "rejected_token": (),

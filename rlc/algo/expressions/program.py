@@ -20,6 +20,7 @@ Shape = Literal[
     "turn",
     "component",
     "turn_component",
+    "turn_token",
     "pair",
     "chosen_token",
     "rejected_token",
@@ -86,8 +87,9 @@ class Program(Record):
 
     ``kind`` decides which inputs there are. ``shape``, that of the result, says how a loss adds
     up: one value for each sampled token (``token``) or one for each sequence (``sequence``).
-    A shaped reward is one value for each ``episode``, an advantage one for each ``episode`` or
-    ``turn``, a preference loss one for each ``pair``, or for each labelled ``reply``.
+    A shaped reward is one value for each ``episode``, an advantage one for each ``episode``,
+    ``turn`` or sampled token of a turn (``turn_token``), a preference loss one for each ``pair``,
+    or for each labelled ``reply``.
     """
 
     is_whole = True

@@ -17,6 +17,7 @@ from rlc.algo.expressions.vocabulary import (
     differentiable,
     input_of,
     others_of,
+    shapes,
     spreads,
 )
 from rlc.records import Record, evolve, frozen
@@ -224,6 +225,7 @@ class _Ranges:
     def __init__(self, program: Program, given: _Facts) -> None:
         self.program, self.given = program, given
         self.active, self.spread = differentiable(program), spreads(program)
+        self.shapes = shapes(program)
         self.beyond: dict[int, Interval] = {}  # branches, without what their conditions say
         self.cases = 0
         self.found: dict[int, tuple[int, str, Interval]] = {}
@@ -314,6 +316,10 @@ class _Ranges:
                 found[inner.args[0]] = Interval(nonzero=True)
         return found
 
+    def or_none(self, node: OperationNode, values: Interval) -> Interval:
+        """Return the values of a statistic, with the 0 that it is of no tokens."""
+        return values | point(0.0) if self.shapes[node.args[0]] == "turn_token" else values
+
     def value(self, position: int, node: OperationNode, args: list[Interval]) -> Interval:
         """Return the values of an operation, and note arguments that it is undefined for."""
         match node.op, args:
@@ -360,13 +366,14 @@ class _Ranges:
                     self.note(position, 0, what, x, x.is_point)
                 return increasing("sqrt", x & _NOT_NEGATIVE)
             case "min over" | "max over" | "mean over" | "quantile over", (x, *_, singleton):
-                return x | singleton
+                return self.or_none(node, x | singleton)
             case "first over" | "last over", (x,):
-                return x
+                return self.or_none(node, x)
             case "std over" | "rms over", (_, _, _, singleton):
                 return _NOT_NEGATIVE | singleton
             case "count over" | "rank over", _:
-                return _NOT_NEGATIVE if others_of(node.over) else Interval(low=1.0)
+                some = Interval(low=1.0)
+                return _NOT_NEGATIVE if others_of(node.over) else self.or_none(node, some)
             case "sum over", (x, _):
                 return _NOT_NEGATIVE if x.low >= 0 else Interval()
             case "discounted" | "running", _:

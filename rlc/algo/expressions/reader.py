@@ -18,6 +18,7 @@ from rlc.algo.expressions.vocabulary import (
     OPERATIONS,
     PART,
     SCOPES,
+    TOKENS,
     TURNS,
     Operation,
     functions_of,
@@ -238,7 +239,7 @@ class ExpressionReader:
         word = self.given.get(expr.id, expr.id) if isinstance(expr, Name) else None
         if word == OTHERS:
             return f"{OTHERS}({SCOPES[0]})"
-        return word if word in (*SCOPES, TURNS, COMPONENTS) else None
+        return word if word in (*SCOPES, TOKENS, TURNS, COMPONENTS) else None
 
     def no_function(self, name: Name) -> int | None:
         return self.wrong("RL0641", name.span, f"there is no function `{name.id}`")

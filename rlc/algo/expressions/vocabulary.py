@@ -13,9 +13,11 @@ Only sampled tokens exist in a loss: no input has a value elsewhere, and ``mean`
 ``length`` do not count what was not sampled.
 
 Shapes of an advantage: a value of an ``episode`` is the same in all its turns, one of a ``turn``
-belongs to that turn alone, and both may have one for each ``component`` of the reward. A statistic
-is taken ``over`` the turns of an episode or the components, which makes one value of them, or over
-a scope, all of whose members then have it (:mod:`rlc.algo.advantages`).
+belongs to that turn alone, and both may have one for each ``component`` of the reward; one of a
+``turn_token`` belongs to one sampled token. A statistic is taken ``over`` the tokens of a turn, the
+turns of an episode, which are all its tokens where there is a value for each, or the components,
+which makes one value of them, or over a scope, all of whose members then have it
+(:mod:`rlc.algo.advantages`).
 
 A reward has one value for each ``episode``. It may be compared with the others of its group, the
 widest scope whose rewards are known when it is computed (:mod:`rlc.algo.shaping`).
@@ -31,12 +33,14 @@ from rlc.algo.expressions.inputs import OF_REPLIES, OF_TOKENS, TRAINED, Input, f
 from rlc.algo.expressions.program import INPUT, NUMBER, Kind, OperationNode, Program, Shape
 from rlc.records import evolve, frozen
 
-TURNS, COMPONENTS = "turns", "components"  # axes: a statistic over one leaves it out
+# Axes: a statistic over one leaves it out.
+TOKENS, TURNS, COMPONENTS = "tokens", "turns", "components"
 SCOPES = ("group", "role", "env", "batch_role", "batch")
 IN_TASK = ("group", "role")  # those of one task
 OF_REWARDS = SCOPES[:2]  # scopes that a reward can be compared in
 _WITHOUT: Mapping[str, Mapping[Shape, Shape]] = {
-    TURNS: {"turn": "episode", "turn_component": "component"},
+    TOKENS: {"turn_token": "turn"},
+    TURNS: {"turn": "episode", "turn_component": "component", "turn_token": "episode"},
     COMPONENTS: {"component": "episode", "turn_component": "turn"},
 }
 
@@ -197,7 +201,7 @@ def _statistic(
     doc: str,
     *named: tuple[str, float | None],
     params: tuple[str, ...] = _X,
-    over: tuple[str, ...] = (TURNS, COMPONENTS, *SCOPES),
+    over: tuple[str, ...] = (TOKENS, TURNS, COMPONENTS, *SCOPES),
 ) -> Operation:
     return Operation(
         f"{word}{_OVER}",
@@ -324,8 +328,8 @@ OPERATIONS = table(
     _statistic("min", "the smallest `x`", _WEIGHT, _ITSELF),
     _statistic("max", "the largest `x`", _WEIGHT, _ITSELF),
     _statistic("count", "how many values of `x` there are", _WEIGHT),
-    _statistic("first", "`x` in the first turn", over=(TURNS,)),
-    _statistic("last", "`x` in the last turn", over=(TURNS,)),
+    _statistic("first", "`x` in the first turn, or of the first token", over=(TOKENS, TURNS)),
+    _statistic("last", "`x` in the last turn, or of the last token", over=(TOKENS, TURNS)),
     _statistic(
         "std",
         "standard deviation of `x`, exactly 0 where all are equal; what is divided by one that is "
@@ -348,7 +352,8 @@ OPERATIONS = table(
     Operation(
         DISCOUNTED,
         ("x", "gamma"),
-        "of each turn: its `x` and what follows, discounted by `gamma` a turn",
+        "of each turn, or each token of the episode: its `x` and what follows, discounted by "
+        "`gamma` a turn, or a token",
         _of_many,
         kinds=_IN_ADVANTAGE,
     ),
@@ -363,6 +368,9 @@ OPERATIONS = table(
 )
 
 
+LOGQ = "logq"
+# The inputs of an advantage that other models give, by the node that asks these.
+SCORED: Mapping[str, str] = {"ref": "reference", "teacher": "teacher"}
 RATIO = "ratio"  # not an input of its own: a Builder writes exp(logp - logq)
 
 INPUTS: MappingProxyType[Kind, MappingProxyType[str, Input]] = MappingProxyType(
@@ -403,6 +411,22 @@ INPUTS: MappingProxyType[Kind, MappingProxyType[str, Input]] = MappingProxyType(
             flag("truncated", "episode", "1 if the episode was cut off, else 0"),
             flag("failed", "episode", "1 if the episode failed and has a penalty, else 0"),
             Input("step", "number", "the number of the step, from 1 on", "step", low=1),
+            Input("position", "turn_token", "which token of its turn it is, from 1 on", "i", low=1),
+            Input(LOGQ, "turn_token", "the sampler's logprob of the token", "log q_i", high=0),
+            Input(
+                "ref",
+                "turn_token",
+                "the logprob of the token under the reference of `kl`",
+                "log p_ref,i",
+                high=0,
+            ),
+            Input(
+                "teacher",
+                "turn_token",
+                "the logprob of the token under the teacher of its environment",
+                "log p_teacher,i",
+                high=0,
+            ),
         ),
         "preference": OF_REPLIES,
     }

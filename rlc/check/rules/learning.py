@@ -20,11 +20,12 @@ from rlc.catalog import (
     max_turns,
     players_of_role,
     roles_of,
+    teacher_traits,
     with_role,
 )
-from rlc.check.rules.view import StageView, rule
+from rlc.check.rules.view import StageView, rule, teacher_paths
 from rlc.lang import Label
-from rlc.plan import MAX_TURNS, EnvPlan, FailurePlan, barriers
+from rlc.plan import MAX_TURNS, EnvPlan, FailurePlan, barriers, teacher_of
 
 
 @rule("batch", "advantage", "envs")
@@ -224,10 +225,10 @@ def _ratios_are_bounded(view: StageView) -> None:
         view.warning("RL0651", "loss", message, advice, Label(view.at(path), why))
 
 
-@rule("loss", "kl", "teacher")
+@rule("loss", "advantage", "kl", "teacher")
 def _reference_is_there(view: StageView) -> None:
-    reads = loss_traits(view.loss).reference
-    if reads and view.kl is None and not view.teacher:
+    of_loss = loss_traits(view.loss).reference
+    if of_loss and view.kl is None and not view.teacher:
         message = f"`{view.loss.name}` reads `ref`, and this stage has no reference"
         advice = (
             "`kl = reference(policy.base, coef = 0)` gives it one; a `coef` above 0 takes the "
@@ -235,10 +236,38 @@ def _reference_is_there(view: StageView) -> None:
         )
         label = Label(view.at("loss.program"), "read for this")
         view.error("RL0648", "loss", message, advice, label)
-    elif view.kl is not None and not view.kl.coef and not reads:
+    elif of_loss or reads(view.advantage, "ref") or view.kl is None:
+        return
+    elif not view.kl.coef:
         message = "the reference reads every sequence, and a `coef` of 0 changes nothing"
-        advice = "give it a `coef`, remove it, or read `ref` in a loss of your own"
+        advice = "give it a `coef`, remove it, or read `ref` in a loss or advantage of your own"
         view.error("RL0658", "kl.coef", message, advice)
+
+
+@rule("advantage", "kl", "teacher", "envs")
+def _scores_are_there(view: StageView) -> None:
+    """What an advantage reads of other models is asked of these, and counts once."""
+    name, kl = view.advantage.name, view.kl
+    if reads(view.advantage, "ref"):
+        if kl is None:
+            message = f"`{name}` reads `ref`, and this stage has no reference"
+            advice = "`kl = reference(policy.base, coef = 0)` gives it one"
+            view.error("RL0648", "advantage", message, advice)
+        elif kl.coef:
+            message = f"`{name}` reads `ref`, and `kl` takes the distance off the advantages again"
+            view.warning("RL0662", "kl.coef", message, "`coef = 0` leaves it to the advantage")
+    if not reads(view.advantage, "teacher"):
+        return
+    without = [e.name for e in view.envs if teacher_of(view.teacher, e.name) is None]
+    if without:
+        message = f"`{name}` reads `teacher`, and nothing teaches `{without[0]}`"
+        advice = "`teacher = reverse_kl(…, coef = 0)` gives it one"
+        view.error("RL0648", "advantage", message, advice)
+    for path, teacher in teacher_paths(view):
+        if teacher.coef and not teacher_traits(teacher.kind).targets:
+            message = f"`{name}` reads `teacher`, whose scores are added to the advantages again"
+            advice = "`coef = 0` leaves them to the advantage"
+            view.warning("RL0662", f"{path}.coef", message, advice)
 
 
 @rule("loss", "advantage", "kl", "teacher")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from rlc.algo import reads
 from rlc.catalog import (
     NO_ADVANTAGE,
     find_model,
@@ -182,12 +183,16 @@ def _environments_are_taught(view: StageView) -> None:
                 return
 
 
-@rule("teacher", "loss")
+@rule("teacher", "loss", "advantage")
 def _teacher_counts(view: StageView) -> None:
+    is_read = loss_traits(view.loss).reference or reads(view.advantage, "teacher")
     for path, teacher in teacher_paths(view):
-        if not teacher.coef and not loss_traits(view.loss).reference:
+        if not teacher.coef and not is_read:
             message = "the teacher reads every sequence, and a `coef` of 0 changes nothing"
-            advice = "give it a `coef`, remove it, or read `ref` in a loss of your own"
+            advice = (
+                "give it a `coef`, remove it, or read `ref` in a loss of your own, `teacher` in "
+            )
+            advice += "an advantage"
             view.error("RL0743", f"{path}.coef", message, advice)
 
 

@@ -58,7 +58,13 @@ from rlc.runtime.updates.datums import (
     rollout_datums,
 )
 from rlc.runtime.updates.optimizer import PendingGradients, trained_tokens
-from rlc.runtime.updates.scorers import LogprobScorers, open_scorers, score_metrics, teacher_views
+from rlc.runtime.updates.scorers import (
+    LogprobScorers,
+    open_scorers,
+    score_metrics,
+    teacher_views,
+    token_columns,
+)
 from rlc.runtime.weights import SamplerSnapshot, pasts_of
 from rlc.seeds import derive_seed
 
@@ -126,11 +132,13 @@ def _label(rollout: Rollout) -> str:
 
 @frozen(eq=False)
 class CreditedRollout:
-    """A rollout with an advantage for each turn; ``kept`` unless the scheme has dropped it."""
+    """A rollout with an advantage for each turn; ``kept`` unless the scheme has dropped it.
+    ``of_tokens_A`` has those of the tokens of all turns, where these may differ."""
 
     rollout: Rollout
     advantages_T: FloatArray
     kept: bool
+    of_tokens_A: FloatArray | None = None
 
 
 @frozen(eq=False)
@@ -273,7 +281,9 @@ class TrainStage(Stage[LogprobScorers]):
 
         def labelled() -> Episodes:
             running = {one.at: one.read(node.step, rollouts) for one in self.averages}
-            return evolve(labelled_episodes(rollouts), step=node.step, running=running)
+            of_tokens = token_columns(scheme, rollouts, _scores_in(inputs))
+            known = labelled_episodes(rollouts)
+            return evolve(known, step=node.step, running=running, of_tokens=of_tokens)
 
         def computed() -> Advantages:
             found = compute_advantages(scheme, labelled())
@@ -285,7 +295,8 @@ class TrainStage(Stage[LogprobScorers]):
             found = await in_thread(computed)
         else:
             found = await self.own.computed(node.step, await in_thread(labelled))
-        rows = zip(rollouts, found.by_rollout(), found.kept_R.tolist(), strict=True)
+        of_tokens: Sequence[FloatArray | None] = found.of_tokens or [None] * len(rollouts)
+        rows = zip(rollouts, found.by_rollout(), found.kept_R.tolist(), of_tokens, strict=True)
         return [CreditedRollout(*row) for row in rows]
 
     async def scores(
@@ -299,10 +310,7 @@ class TrainStage(Stage[LogprobScorers]):
         return await in_thread(self._batch, node.step, inputs)
 
     def _batch(self, step: int, inputs: Inputs) -> TrainBatch:
-        scored: dict[str, dict[int, list[Scores]]] = {scorer: {} for scorer in self.scorers}
-        for scorer, of_rollout in scored.items():
-            for part in Parts.of(inputs[scorer]):
-                of_rollout |= part
+        scored = _scores_in(inputs)
         credited = [row for part in Parts.of(inputs["advantages"]) for row in part]
         place = self._place(step)
         credited.sort(key=lambda row: place(row.rollout))
@@ -313,7 +321,9 @@ class TrainStage(Stage[LogprobScorers]):
         ]
         chosen = self._choose_turns(step, [len(row.rollout.turns) for row in kept])
         advantages = [row.advantages_T for row in kept]
-        episodes = rollout_datums([row.rollout for row in kept], advantages, chosen, of_row)
+        of_tokens = [row.of_tokens_A for row in kept]
+        rollouts = [row.rollout for row in kept]
+        episodes = rollout_datums(rollouts, advantages, chosen, of_row, of_tokens)
         objective = self.objective
         if objective.kl is not None:
             objective = evolve(objective, kl=objective.kl.at(step, self.plan.steps))
@@ -430,6 +440,15 @@ def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> 
         if r.credit and not r.replaced and (r.turns or r.error)
         if (allowed := most[r.env]) is None or failed[r.group] <= allowed
     ]
+
+
+def _scores_in(inputs: Inputs) -> dict[str, dict[int, list[Scores]]]:
+    """Return the scores of rollouts by scorer, then by their ids."""
+    found: dict[str, dict[int, list[Scores]]] = {}
+    for scorer in SCORERS:
+        for part in Parts.of(inputs[scorer]) if scorer in inputs else ():
+            found.setdefault(scorer, {}).update(part)
+    return found
 
 
 def labelled_episodes(rollouts: Sequence[Rollout]) -> Episodes:

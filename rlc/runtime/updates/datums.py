@@ -218,16 +218,28 @@ def episode_datums(
     advantages_T: FloatArray,
     chosen_T: npt.NDArray[np.bool_],
     scored: Mapping[str, Sequence[Scores]] | None = None,
+    of_tokens_A: FloatArray | None = None,
 ) -> list[TrainingDatum]:
     """Return the datums of one episode that have a token to train on.
 
     ``advantages_T`` and ``chosen_T`` have one value a turn; a turn that is not chosen is context
     only. ``scored`` has the scores of each of :func:`merged_sequences` by each scorer.
+    ``of_tokens_A`` has the advantages of the tokens of all turns, where these differ.
     """
     datums = []
     for index, sequence in enumerate(merged_sequences(turns)):
         scores = {scorer: scores_S[index] for scorer, scores_S in (scored or {}).items()}
-        datums.append(shifted(sequence, advantages_T, chosen_T, scores))
+        datum = shifted(sequence, advantages_T, chosen_T, scores)
+        if of_tokens_A is not None:
+            ends_T = np.cumsum([len(turn.tokens) for turn in turns])
+            own_T = np.zeros(len(datum.mask_T))
+            for turn, reply in sequence.replies.items():
+                count = reply.end - max(reply.begin, 1)  # nothing predicts a sequence's first token
+                if count > 0:
+                    own_A = of_tokens_A[ends_T[turn] - count : ends_T[turn]]
+                    own_T[reply.end - 1 - count : reply.end - 1] = own_A
+            datum = evolve(datum, advantages_T=np.where(datum.mask_T, own_T, 0.0))
+        datums.append(datum)
     return [datum for datum in datums if datum.mask_T.any()]
 
 
@@ -296,14 +308,16 @@ def rollout_datums(
     advantages_RT: Sequence[FloatArray],
     chosen_RT: Sequence[npt.NDArray[np.bool_]],
     scored_R: Sequence[Mapping[str, Sequence[Scores]]],
+    of_tokens_RA: Sequence[FloatArray | None] | None = None,
 ) -> list[EpisodeDatums]:
     """Return the datums of each rollout that has any."""
-    rows = zip(rollouts, advantages_RT, chosen_RT, scored_R, strict=True)
+    of_tokens = of_tokens_RA or [None] * len(rollouts)
+    rows = zip(rollouts, advantages_RT, chosen_RT, scored_R, of_tokens, strict=True)
     episodes = []
     made: Counter[tuple[str | int, ...]] = Counter()  # one role of a member may reply several times
-    for rollout, advantages_T, chosen_T, scored in rows:
+    for rollout, advantages_T, chosen_T, scored, of_tokens_A in rows:
         who, named = (*rollout.group, rollout.member, rollout.role), list[TrainingDatum]()
-        for datum in episode_datums(rollout.turns, advantages_T, chosen_T, scored):
+        for datum in episode_datums(rollout.turns, advantages_T, chosen_T, scored, of_tokens_A):
             named.append(evolve(datum, name=(*who, made[who])))
             made[who] += 1
         episodes.append(EpisodeDatums(rollout, named))

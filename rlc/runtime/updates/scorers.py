@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from attrs import define, field
 
+from rlc.algo import LOGQ, SCORED, AdvantageScheme, reads
 from rlc.catalog import tokenizer_of
 from rlc.chat import ViewChange, model_input
 from rlc.data import text_of
@@ -270,6 +271,39 @@ async def _open_teacher(
         top_k=teacher.top_k and min(teacher.top_k, len(tokenizer)),
         vocabulary=len(tokenizer),
     )
+
+
+def token_columns(
+    scheme: AdvantageScheme,
+    rollouts: Sequence[Rollout],
+    scored: Mapping[str, Mapping[int, Sequence[Scores]]],
+) -> dict[str, FloatArray]:
+    """Return what a scheme reads of the sampled tokens of rollouts, in order, by input. A token
+    that a model has not scored has the sampler's logprob, so that nothing separates the two."""
+    read = [name for name in (LOGQ, *SCORED) if reads(scheme, name)]
+    if not read:
+        return {}
+    turns = [turn for rollout in rollouts for turn in rollout.turns]
+    logq_A = np.array([one for turn in turns for one in turn.logprobs], np.float64)
+    found = {LOGQ: logq_A}
+    for name in read:
+        if name != LOGQ:
+            by = scored.get(SCORED[name], {})
+            rows = [_turn_scores(one, by.get(id(one))) for one in rollouts]
+            scores_A = np.concatenate(rows) if rows else logq_A
+            found[name] = np.where(np.isnan(scores_A), logq_A, scores_A)
+    return {name: found[name] for name in read}
+
+
+def _turn_scores(rollout: Rollout, scores: Sequence[Scores] | None) -> FloatArray:
+    """Return the logprobs of a rollout's sampled tokens by a scorer, NaN where unknown."""
+    rows = [np.full(len(turn.tokens), np.nan) for turn in rollout.turns]
+    if scores is not None:
+        for sequence, known in zip(merged_sequences(rollout.turns), scores, strict=True):
+            whole_T = np.concatenate(([np.nan], known.logprobs_T))
+            for turn, reply in sequence.replies.items():
+                rows[turn] = whole_T[reply.begin : reply.end]
+    return np.concatenate([*rows, np.zeros(0)])
 
 
 def score_metrics(batches: Iterable[Sequence[EpisodeDatums]]) -> dict[str, float]:

@@ -68,6 +68,18 @@ def test_turns_left_out_by_the_subsample_are_context_only() -> None:
     assert datums(played, [1.0, 1.0], [False, False]) == []
 
 
+def test_each_token_carries_its_own_advantage() -> None:
+    """Wherever its sequence has it: after an episode, in one that begins with a reply, in none."""
+    played = [turn([1], [3, 4]), turn([1, 3, 4, 8], []), turn([9], [5, 6, 7]), turn([], [2, 3])]
+    numbers_A = np.arange(1.0, 8.0)
+    ones_T = np.ones(4)
+    found = episode_datums(played, ones_T, ones_T > 0, None, numbers_A)
+    assert [datum.advantages_T.tolist() for datum in found] == [[1, 2, 0], [3, 4, 5], [7]]
+    some_T = np.array([False, True, True, True])
+    found = episode_datums(played, ones_T, some_T, None, numbers_A)
+    assert [datum.advantages_T.tolist() for datum in found] == [[3, 4, 5], [7]]
+
+
 token_lists = st.lists(st.integers(0, 9), min_size=1, max_size=4)
 
 

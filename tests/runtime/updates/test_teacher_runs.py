@@ -14,6 +14,7 @@ from http_testing import running_server
 from run_support import (
     TINY,
     assert_resumes,
+    comparable,
     compiled,
     metrics,
     rollouts,
@@ -51,6 +52,25 @@ EXPERT = train(
 )
 BRIEF = train("expert", steps="2", optimizer="adam(3e-2)")
 LEARNS = {"env": "spell", "batch": "groups(48, group_size = 1)", "optimizer": "adam(5e-3)"}
+
+
+# What `reverse_kl` adds to the advantages, as an advantage.
+NEARER = "advantage nearer() { token = teacher - logq }\n"
+
+
+@pytest.mark.engine
+def test_an_advantage_that_reads_the_teacher_is_distillation(tmp_path: Path) -> None:
+    """To the bit: the same tokens with the same advantages, step by step."""
+    run_new(tmp_path / "named", tiny(BRIEF, student(steps="2")))
+    own = train("student", **{**STUDENT, "teacher": "reverse_kl(expert, coef = 0)"}, steps="2")
+    own = own.replace("advantage = grpo()", "advantage = nearer()")
+    run_new(tmp_path / "own", tiny(BRIEF, NEARER, own))
+    named, mine = (
+        [row for row in comparable(tmp_path / run) if row["stage"] == "student"]
+        for run in ("named", "own")
+    )
+    assert named == mine
+    assert named[-1]["teacher/kl"] > 0
 
 
 @pytest.mark.engine

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from run_support import metrics, rollouts, tiny, train, undisturbed
+from run_support import assert_resumes, metrics, rollouts, tiny, train, undisturbed
 
 from rlc.runtime.journal.episodes import EpisodeKey, SequenceTokens, TokenIndex
 
@@ -95,3 +95,59 @@ def test_a_penalty_is_in_the_advantages_of_the_tokens() -> None:
         for one in found
     ]
     assert max(spreads) > 1e-3
+
+
+OWN = """
+advantage own() {
+  togo  = discounted(where(position == tokens, reward, 0) - 0.1 * logq, 0.9)
+  token = sum(reward) - mean(sum(reward), over = group) + togo
+}
+"""
+
+
+@pytest.mark.parametrize("overlap", ["synchronous()", "streamed(minibatches = 2)"])
+def test_each_token_is_trained_with_the_advantage_that_its_formula_says(overlap: str) -> None:
+    more = {"advantage": "own()", "overlap": overlap, "batch": "groups(6, group_size = 4)"}
+    path = undisturbed(tiny(OWN, train(**SMALL | more)))
+    pairs, several = of_step(path, 2), 0
+    rewards = dict[tuple[str, int], list[float]]()
+    for record, _ in pairs:
+        rewards.setdefault((record["env"], record["task"]), []).append(record["reward"])
+    for record, found in pairs:
+        centred = record["reward"] - fmean(rewards[record["env"], record["task"]])
+        (one,) = found  # an episode is one sequence
+        ends = [sum(e - b for _, b, e in one.spans[: at + 1]) for at in range(len(one.spans))]
+        paid = [-0.1 * logq for logq in one.logprobs_S]
+        for (turn, *_), end in zip(one.spans, ends, strict=True):
+            paid[end - 1] += record["turns"][turn]["reward"] or 0.0
+        later, expected = 0.0, list[float]()
+        for value in reversed(paid):
+            later = value + 0.9 * later
+            expected.append(centred + later)
+        assert list(one.advantages_S) == pytest.approx(expected[::-1], rel=1e-5, abs=1e-6)
+        starts = [0, *ends]
+        means = [fmean(expected[::-1][a:b]) for a, b in zip(starts, ends, strict=False)]
+        assert record["advantages"] == pytest.approx(means, rel=1e-5, abs=1e-6)
+        several += len(one.spans) > 1
+    assert several
+
+
+PENALISED = """
+advantage own(beta = 0.5) {
+  at_end = where(position == tokens, reward, 0)
+  togo   = discounted(at_end - beta * (logq - ref), 0.9)
+  token  = togo - mean(first(togo), over = group)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "overlap",
+    ["synchronous()", "streamed(minibatches = 2)", "asynchronous(max_staleness = 1)"],
+)
+def test_tokens_have_the_same_advantages_after_a_kill(overlap: str, tmp_path: Path) -> None:
+    more = {"advantage": "own()", "overlap": overlap, "kl": "reference(policy.base, coef = 0)"}
+    more |= {"batch": "groups(6, group_size = 4)", "steps": "4", "loss": "ppo()"}
+    job = tiny(PENALISED, train(**SMALL | more))
+    assert_resumes(job, ("main", 2), tmp_path / "run")  # which compares all tokens
+    assert metrics(tmp_path / "run", "main")[-1]["kl/reference"]
