@@ -57,7 +57,7 @@ else:
         expressions.program: ExpressionError INPUT Kind NUMBER Program
         expressions.python: FIRST MASK TorchFunction WEIGHT torch_function
         expressions.ranges: UndefinedPart ranges
-        expressions.vocabulary: INPUTS IN_TASK LOGQ OPERATIONS Operation SCOPES SCORED SHARE
+        expressions.vocabulary: INPUTS IN_TASK LOGQ OPERATIONS Operation PROCESS SCOPES SCORED SHARE
             after_batch compares differentiable differs_in_group functions_of is_reward needs_batch
             reads_trainer trained
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares

@@ -58,7 +58,9 @@ class Observation:
     observation, is kept with the rollout; ``fields`` are those of the task's row. The reward is the
     weighted sum of ``components``, weight and value by name, unless there are none. In a match
     ``move`` is the number of the next reply among those of all seats, and ``others`` are replies of
-    opponents before it, with number and seat."""
+    opponents before it, with number and seat. ``steps`` are process rewards, of parts of the
+    previous action: of each how many characters of the action's text there are up to its end, and
+    its reward; None if there are no such rewards."""
 
     text: str
     reward: float | None = 0.0
@@ -72,6 +74,7 @@ class Observation:
     fields: Mapping[str, Any] = field(factory=dict, repr=False)
     move: int | None = None
     others: tuple[tuple[int, int, str], ...] = ()
+    steps: Sequence[tuple[int, float]] | None = None
 
 
 @frozen

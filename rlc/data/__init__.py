@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlc.data.grading.graders import *
     from rlc.data.grading.math_equivalence import *
     from rlc.data.grading.rewards import *
+    from rlc.data.grading.steps import *
     from rlc.data.grading.tasksets import *
     from rlc.data.grading.unearned import *
     from rlc.data.grading.verdicts import *
@@ -50,7 +51,8 @@ else:
             tagged wrongly_graded
         grading.math_equivalence: SubprocessPool serve
         grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError OWN OwnFunction Reward
-            RewardError TRIED_OWN as_number
+            RewardError TRIED_OWN
+        grading.steps: STEPS Steps as_number joined_steps read_steps step_rewards
         grading.tasksets: is_taskset
         grading.unearned: UnearnedReply
         grading.verdicts: question_fault read_better read_ranking read_scores reason_of

@@ -310,7 +310,8 @@ class ProgramEpisode(RunningEpisode):
         graded = await self.threads.call(reward, answer, row, transcript)
         graded += await reward.on_loop(answer, row, transcript)
         metrics = {**end.metrics, **graded.metrics}
-        return evolve(end, reward=graded.reward, metrics=metrics, components=graded.components)
+        end = evolve(end, reward=graded.reward, metrics=metrics, components=graded.components)
+        return evolve(end, steps=graded.steps)
 
     def _grade(self, reply: str) -> float:
         """Return what graders say of a reply, without those that wait for others."""

@@ -43,7 +43,7 @@ from rlc.chat import ContractError as ContractError
 from rlc.chat import EnvError as EnvError
 from rlc.chat import Observation as Observation
 from rlc.chat import Verdict as Verdict
-from rlc.data import TaskFacts, as_number, called, load_attribute
+from rlc.data import DataError, Steps, TaskFacts, as_number, called, load_attribute, read_steps
 
 
 @frozen
@@ -228,9 +228,17 @@ def validated(seen: Any) -> Observation:
             name: (float(weight), _number(f"the component `{name}`", value))
             for name, (weight, value) in seen.components.items()
         },
+        steps=None if seen.steps is None else _steps(seen.steps),
         done=bool(seen.done),
         truncated=bool(seen.truncated),
     )
+
+
+def _steps(given: Any) -> Steps:
+    try:
+        return read_steps(given)
+    except DataError as error:
+        raise ContractError(f"process rewards of an observation: {error.what}") from error
 
 
 def _number(what: str, value: Any) -> float:

@@ -19,6 +19,7 @@ from rlc.data import (
     about_row,
     at_place,
     completed,
+    joined_steps,
     problem_set,
     read_prompt,
     read_solved,
@@ -130,7 +131,8 @@ class ProblemEpisode:
 
     def step(self, action: str) -> Observation:
         graded = self.reward(action, self.row, self.conversation(action))
-        return Observation("", graded.reward, True, graded.metrics, components=graded.components)
+        ended = Observation("", graded.reward, True, graded.metrics, components=graded.components)
+        return evolve(ended, steps=graded.steps)
 
     async def more(self, action: str, seen: Observation) -> Observation:
         """Add the rewards of ``async`` graders to what :meth:`step` returned."""
@@ -140,6 +142,7 @@ class ProblemEpisode:
             reward=(seen.reward or 0.0) + graded.reward,
             metrics={**seen.metrics, **graded.metrics},
             components={**seen.components, **graded.components},
+            steps=joined_steps(seen.steps, graded.steps),
         )
 
     def conversation(self, reply: str) -> tuple[Mapping[str, Any], ...]:

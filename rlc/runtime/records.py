@@ -21,7 +21,7 @@ from attrs import define, evolve, field, frozen
 
 import rlc
 from rlc.chat import NO_CHUNKS, Chunks, Verdict
-from rlc.data import TaskFacts
+from rlc.data import Steps, TaskFacts
 from rlc.errors import Error
 from rlc.plan import SOLVED
 
@@ -164,7 +164,8 @@ class Turn:
     requested. ``metrics``, ``reward``, ``components`` and ``verdicts`` are those of the observation
     that followed; ``move`` and ``others`` those of the one before, in the last turn also of the one
     after. A call in ``calls`` has an id, the tool's name and its arguments (JSON). ``sequence_id``
-    is the service's name of the reply. ``views`` are those of other models.
+    is the service's name of the reply. ``views`` are those of other models. ``steps`` are process
+    rewards by where a part of ``action`` ends; None if none are given.
     """
 
     prompt: Sequence[int] = field(repr=False)
@@ -184,6 +185,7 @@ class Turn:
     move: int | None = None
     others: tuple[tuple[int, int, str], ...] = field(default=(), repr=False)
     topk: TopkLogprobs | None = field(default=None, repr=False, eq=False)
+    steps: Steps | None = None
 
     def seen_as(self, view: str) -> Turn:
         """Return the turn as another model reads it; logprobs of other tokens are 0."""

@@ -144,6 +144,10 @@ WRONG = {
         "RL0648",
         "`mine` reads `ref`, and this stage has no reference",
     ),
+    "token = process - mean(sum(process), over = group)": (
+        "RL0648",
+        "`mine` reads `process`, and `guess` gives no process rewards",
+    ),
     "token = teacher - logq": ("RL0648", "`mine` reads `teacher`, and nothing teaches `guess`"),
     "token = -logq": (
         "RL0655",

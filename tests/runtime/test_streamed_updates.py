@@ -83,6 +83,13 @@ LOSSES = [
 ]
 
 
+class Letters:
+    """A tokenizer of one letter a token."""
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return "".join(chr(ord("a") + token) for token in tokens)
+
+
 async def rounds(count: int) -> None:
     """Let others go first so many times."""
     for _ in range(count):
@@ -104,7 +111,10 @@ def outcome(task: Task, kinds: Sequence[str]) -> list[Rollout]:
             tokens = [random.randrange(50) for _ in range(random.randint(0, 4))]
             logprobs = [-random.randrange(1, 16) / 8 for _ in tokens]
             sequence = f"{name} {task.number} {member} {len(turns)}"
-            turns.append(Turn(prompt, tokens, logprobs, "", "", 0.0, "stop", sequence_id=sequence))
+            steps = [(end, random.choice([-1.0, 0.5])) for end in range(1, len(tokens) + 1, 2)]
+            said = "", Letters().decode(tokens), 0.0, "stop"
+            turn = Turn(prompt, tokens, logprobs, *said, sequence_id=sequence, steps=steps)
+            turns.append(turn)
             prompt = [*prompt, *tokens, 7] if random.random() < 0.7 else [8, *prompt]
         credit = [random.choice([0.0, 0.5, 1.0]) for _ in turns]
         if kind == "equal":
@@ -279,6 +289,7 @@ def executed(plan: Training, kinds: Sequence[str], seed: int) -> list[Any]:
         averages=[],
         own=None,
         heldout={},
+        tokenizer=Letters(),
         moments=moments,
         kinds=kinds,
     )
@@ -343,7 +354,7 @@ schemes = st.builds(
 
 
 # Of each token: its place and logprob, then what a reference and a teacher think of it.
-_TO_GO = "togo = discounted(where(position == tokens, reward, 0) {}, 0.9)"
+_TO_GO = "togo = discounted(where(position == tokens, reward, 0) + process {}, 0.9)"
 _CENTRED = "token = togo - mean(first(togo), over = {})"
 TOKEN_SCHEMES = {
     ("", ""): _TO_GO.format("- 0.1 * logq"),

@@ -368,7 +368,7 @@ OPERATIONS = table(
 )
 
 
-LOGQ = "logq"
+LOGQ, PROCESS = "logq", "process"
 # The inputs of an advantage that other models give, by the node that asks these.
 SCORED: Mapping[str, str] = {"ref": "reference", "teacher": "teacher"}
 RATIO = "ratio"  # not an input of its own: a Builder writes exp(logp - logq)
@@ -427,6 +427,12 @@ INPUTS: MappingProxyType[Kind, MappingProxyType[str, Input]] = MappingProxyType(
                 "log p_teacher,i",
                 high=0,
             ),
+            Input(
+                PROCESS,
+                "turn_token",
+                "the process reward of what ends with the token, 0 if nothing does",
+                "s_i",
+            ),
         ),
         "preference": OF_REPLIES,
     }
@@ -436,8 +442,8 @@ PART = "parts."  # what the input of one component of the reward is called
 
 
 def is_reward(name: str) -> bool:
-    """Return whether an input of an advantage is the reward, or a part of it."""
-    return name in ("reward", "parts") or name.startswith(PART)
+    """Return whether an input of an advantage is a reward, or a part of one."""
+    return name in ("reward", "parts", PROCESS) or name.startswith(PART)
 
 
 def spreads(program: Program) -> list[bool]:

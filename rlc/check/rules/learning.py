@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlc.algo import IN_TASK, Baseline, Clip, Scale, WeightedSum, divides_by_mean, reads
+from rlc.algo import IN_TASK, PROCESS, Baseline, Clip, Scale, WeightedSum, divides_by_mean, reads
 from rlc.catalog import (
     BUILTINS,
     LIKELIHOOD,
@@ -20,6 +20,7 @@ from rlc.catalog import (
     max_turns,
     players_of_role,
     roles_of,
+    source_traits,
     teacher_traits,
     with_role,
 )
@@ -256,6 +257,14 @@ def _scores_are_there(view: StageView) -> None:
         elif kl.coef:
             message = f"`{name}` reads `ref`, and `kl` takes the distance off the advantages again"
             view.warning("RL0662", "kl.coef", message, "`coef = 0` leaves it to the advantage")
+    if reads(view.advantage, PROCESS):
+        for env in view.envs:
+            own = source_traits(env.source).code
+            if not own and not any(grader_traits(one.grader).code for one in env.graders):
+                message = f"`{name}` reads `{PROCESS}`, and `{env.name}` gives no process rewards"
+                advice = "a function of `grade_with(…)` returns them as `steps`, an environment of "
+                advice += "your own with each observation"
+                view.error("RL0648", "advantage", message, advice)
     if not reads(view.advantage, "teacher"):
         return
     without = [e.name for e in view.envs if teacher_of(view.teacher, e.name) is None]

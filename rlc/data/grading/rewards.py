@@ -29,6 +29,7 @@ from rlc.data.calls import Code
 from rlc.data.code import explained, load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError, FilePlace, at_place
 from rlc.data.grading.graders import TRIED, Grader, is_right, require_gradable, require_right
+from rlc.data.grading.steps import STEPS, Steps, as_number, joined_steps, read_steps
 from rlc.data.grading.unearned import WITHOUT_ANSWER, UnearnedReply, unearned
 from rlc.data.rows import DataRow, first_of
 from rlc.plan import GraderPlan
@@ -67,18 +68,29 @@ class MisnamedError(RewardError):
 
 @frozen
 class GradedReply:
-    """A reward, its metrics, and its ``components``: weight and value by name."""
+    """A reward, its metrics, and its ``components``: weight and value by name. ``steps`` are
+    process rewards, as an observation has them."""
 
     reward: float
     metrics: Mapping[str, float]
     components: Mapping[str, tuple[float, float]] = field(factory=dict)
+    steps: Steps | None = None
 
     def __add__(self, other: GradedReply) -> GradedReply:
         return GradedReply(
             self.reward + other.reward,
             {**self.metrics, **other.metrics},
             {**self.components, **other.components},
+            joined_steps(self.steps, other.steps),
         )
+
+
+@frozen
+class OwnGrade:
+    """What a function returned: its ``numbers`` by name, or "" for a single one, and ``steps``."""
+
+    numbers: Mapping[str, float]
+    steps: Steps | None = None
 
 
 @frozen
@@ -109,25 +121,37 @@ class OwnFunction:
         called = type(self.function).__call__  # of an object that is called
         return any(map(inspect.iscoroutinefunction, (self.function, called)))
 
-    def __call__(self, reply: str, row: DataRow, messages: Messages) -> Mapping[str, float]:
-        """Return its numbers by name, or "" for a single one. Raise RewardError if it fails."""
+    def __call__(self, reply: str, row: DataRow, messages: Messages) -> OwnGrade:
+        """Return what it says of a reply. Raise RewardError if it fails."""
         try:
             returned = self.function(*self._arguments(reply, row, messages))
         except (Exception, SystemExit) as error:
             raise self._wrong(f"raised {explained(error)}", row) from error
-        return self._numbers(returned, row)
+        return self._grade(returned, reply, row)
 
-    async def on_loop(self, reply: str, row: DataRow, messages: Messages) -> Mapping[str, float]:
+    async def on_loop(self, reply: str, row: DataRow, messages: Messages) -> OwnGrade:
         """Do the same for a function that is ``async``."""
         try:
             returned = await self.function(*self._arguments(reply, row, messages))
         except (Exception, SystemExit) as error:
             raise self._wrong(f"raised {explained(error)}", row) from error
-        return self._numbers(returned, row)
+        return self._grade(returned, reply, row)
 
     def _arguments(self, reply: str, row: DataRow, messages: Messages) -> tuple[Any, Any]:
         said = [dict(message) for message in messages] if self.whole else reply
         return said, dict(row.fields)
+
+    def _grade(self, returned: Any, reply: str, row: DataRow) -> OwnGrade:
+        """Return what was returned as numbers, with a list of ``steps`` as process rewards."""
+        given = returned.get(STEPS) if isinstance(returned, Mapping) else None
+        if not isinstance(given, list | tuple):
+            return OwnGrade(self._numbers(returned, row))
+        try:
+            steps = read_steps(given, len(reply))
+        except DataError as error:
+            raise self._wrong(f"returned steps that cannot be used: {error.what}", row) from error
+        others = {name: value for name, value in returned.items() if name != STEPS}
+        return OwnGrade(self._numbers(others, row) if others or self.weights else {}, steps)
 
     def _numbers(self, returned: Any, row: DataRow) -> Mapping[str, float]:
         parts = returned if isinstance(returned, Mapping) else {"": returned}
@@ -212,15 +236,15 @@ class Reward:
                 total += self._part(plan, tool, await tool.on_loop(reply, row, messages))
         return total
 
-    def _part(
-        self, plan: GraderPlan, tool: OwnFunction, numbers: Mapping[str, float]
-    ) -> GradedReply:
+    def _part(self, plan: GraderPlan, tool: OwnFunction, grade: OwnGrade) -> GradedReply:
         """Return the part of a function, its metrics by name; of several, by the function's too."""
+        numbers = grade.numbers
+        steps = grade.steps and [(end, plan.weight * value) for end, value in grade.steps]
         weights = {name: tool.weights.get(name, 1.0) for name in numbers}
         value = math.fsum(weights[name] * number for name, number in numbers.items())
         if "" in numbers:
             parts = {plan.name: (plan.weight, value)}
-            return GradedReply(plan.weight * value, {plan.name: value}, parts)
+            return GradedReply(plan.weight * value, {plan.name: value}, parts, steps)
         alone = len(self.graders) == 1
         prefix = "" if alone else f"{plan.name}/"
         metrics = {} if alone else {plan.name: value}
@@ -229,7 +253,7 @@ class Reward:
             f"{prefix}{name}": (plan.weight * weights[name], number)
             for name, number in numbers.items()
         }
-        return GradedReply(plan.weight * value, metrics, parts)
+        return GradedReply(plan.weight * value, metrics, parts, steps)
 
     def require_gradable(self, row: Mapping[str, Any]) -> None:
         """Raise DataError for a row whose answer a grader cannot read."""
@@ -311,7 +335,8 @@ def _tried(tool: OwnFunction, row: DataRow, asked: Messages, reply: str) -> Mapp
     def call() -> Mapping[str, float]:
         import asyncio
 
-        return asyncio.run(tool.on_loop(reply, *said)) if tool.awaited else tool(reply, *said)
+        found = asyncio.run(tool.on_loop(reply, *said)) if tool.awaited else tool(reply, *said)
+        return found.numbers
 
     try:
         return _in_time(call)
@@ -324,15 +349,6 @@ def _tried(tool: OwnFunction, row: DataRow, asked: Messages, reply: str) -> Mapp
 def _made_once(graders: str, answer: str | None, format_coef: float) -> Reward:
     plans = tuple(GraderPlan(**plan) for plan in json.loads(graders))
     return Reward(plans, answer, format_coef)
-
-
-def as_number(value: Any) -> float | None:
-    """Return a number, a boolean or a scalar of an array library as a float; None for others."""
-    try:
-        plain = value.item() if hasattr(value, "item") else value
-        return float(plain) if isinstance(plain, bool | int | float) else None
-    except (ValueError, RuntimeError, OverflowError):  # an array of several; 10**400
-        return None
 
 
 def _unusable(value: Any) -> str:

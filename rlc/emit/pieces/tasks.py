@@ -92,7 +92,9 @@ def shown(seen: Any) -> Any:
 
 
 def earned(returned: Any, weights: Mapping[str, float]) -> float:
-    """What a function of one's own gives: a number, or several by name."""
+    """What a function of one's own gives: a number, or several by name; process rewards, a list,
+    are no part of it."""
     if not isinstance(returned, Mapping):
         return float(returned)
-    return fsum(weights.get(name, 1.0) * float(value) for name, value in returned.items())
+    numbers = {name: x for name, x in returned.items() if not isinstance(x, list | tuple)}
+    return fsum(weights.get(name, 1.0) * float(value) for name, value in numbers.items())

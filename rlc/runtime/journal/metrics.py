@@ -200,6 +200,7 @@ def rollout_record(
                 **({"verdicts": list(map(asdict, turn.verdicts))} if turn.verdicts else {}),
                 **({} if turn.move is None else {"move": turn.move}),
                 **({"others": turn.others} if turn.others else {}),
+                **({"steps": turn.steps} if turn.steps else {}),
             }
             for turn in rollout.turns
         ],

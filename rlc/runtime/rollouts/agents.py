@@ -49,7 +49,13 @@ from rlc.errors import first_line
 from rlc.plan import RolloutsPlan
 from rlc.runtime.concurrency import cancel_all
 from rlc.runtime.records import FORM_RETRIES
-from rlc.runtime.rollouts.player import Attempt, Player, call_environment, sampled_turn
+from rlc.runtime.rollouts.player import (
+    Attempt,
+    Player,
+    call_environment,
+    fitting_steps,
+    sampled_turn,
+)
 from rlc.runtime.rollouts.tokens import TOKEN, EpisodeTokens, first_of
 from rlc.seeds import derive_seed
 from rlc.service import (
@@ -437,6 +443,7 @@ class AgentsEndpoint:
             metrics={**requests.metrics(), **seen.metrics},
             components=seen.components,
             verdicts=seen.verdicts,
+            steps=fitting_steps(seen, attempt.turns[-1].action),
         )
         return ended
 

@@ -24,7 +24,7 @@ from rlc.chat import (
     model_input,
     stop_of,
 )
-from rlc.data import TaskFacts
+from rlc.data import DataError, Steps, TaskFacts, read_steps
 from rlc.envs import (
     AsyncEpisode,
     Deadline,
@@ -86,6 +86,16 @@ def sampled_turn(sampled: types.SampledSequence, action: Action, topk: int, **mo
         topk=first_of(sampled.topk_logprobs_np, topk),
         **more,
     )
+
+
+def fitting_steps(seen: Observation, text: str) -> Steps | None:
+    """Return the process rewards of a reply. Raise ContractError if one is of none of its parts."""
+    if not seen.steps:
+        return seen.steps
+    try:
+        return read_steps(seen.steps, len(text))
+    except DataError as error:
+        raise ContractError(f"process rewards of a reply: {error.what}") from error
 
 
 async def call_environment(call: Awaitable[T], holds: bool = True) -> T:
@@ -366,6 +376,7 @@ class Player:
                 metrics=after.metrics,
                 chunks=chunks_of(history),
                 components=after.components,
+                steps=fitting_steps(after, action.text),
                 verdicts=after.verdicts,
                 move=seen.move,
                 others=(*seen.others, *(after.others if after.done else ())),

@@ -12,11 +12,13 @@ import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
 from rlc.algo import (
+    PROCESS,
     Advantages,
     AdvantageScheme,
     Episodes,
     Floats,
     compute_advantages,
+    reads,
     renewed,
     running_decays,
 )
@@ -162,7 +164,9 @@ class TrainStage(Stage[LogprobScorers]):
     averages: list[RunningAverage]
     own: OwnAdvantages | None
     heldout: Mapping[str, StepFunction]
+    tokenizer: Any
     _played: Counter[int] = field(factory=Counter, init=False)
+    _has_unread: bool = field(default=False, init=False)  # whether a note has said so
     _has_lost: bool = field(default=False, init=False)  # whether a step lost too many replies
     _streamed: dict[int, StreamedGroups] = field(factory=dict, init=False)
 
@@ -281,7 +285,7 @@ class TrainStage(Stage[LogprobScorers]):
 
         def labelled() -> Episodes:
             running = {one.at: one.read(node.step, rollouts) for one in self.averages}
-            of_tokens = token_columns(scheme, rollouts, _scores_in(inputs))
+            of_tokens = token_columns(scheme, rollouts, _scores_in(inputs), self.tokenizer)
             known = labelled_episodes(rollouts)
             return evolve(known, step=node.step, running=running, of_tokens=of_tokens)
 
@@ -359,6 +363,7 @@ class TrainStage(Stage[LogprobScorers]):
         rollouts.sort(key=self._place(step))
         self._played.pop(step, None)
         self._streamed.pop(step, None)
+        self._note_unread(rollouts)
         metrics = await in_thread(rollout_metrics, rollouts, self.source.envs)
         metrics |= outputs["optim_step"].metrics
         metrics |= outputs.get("heldout", {})
@@ -385,6 +390,16 @@ class TrainStage(Stage[LogprobScorers]):
             cursor[STATE] = self.own.finish(step)
         checkpoint = outputs["checkpoint"]
         return StepReport(metrics, checkpoint, lines, failures, cursor, tokens=tokens)
+
+    def _note_unread(self, rollouts: Iterable[Rollout]) -> None:
+        """Say once that process rewards are given and have no effect."""
+        if self._has_unread or reads(self.objective.advantage, PROCESS):
+            return
+        paid = (one.env for one in rollouts if any(turn.steps for turn in one.turns))
+        if (env := next(paid, None)) is not None:
+            self._has_unread = True
+            what = f"`{env}` gives process rewards, and the advantage does not read `{PROCESS}`"
+            self.observer.note(f"{what}: they have no effect")
 
     def _place(self, step: int) -> Callable[[Rollout], int]:
         """Return a key that sorts rollouts that come in parts by their tasks, spare ones last."""
@@ -426,6 +441,7 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         RunningAverage.of(objective.advantage, source.overlap.max_staleness, cursors),
         OwnAdvantages.of(objective.advantage, cursors),
         await heldout_node(setup, stage),
+        tokenizer,
     )
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from attrs import define, field
 
-from rlc.algo import LOGQ, SCORED, AdvantageScheme, reads
+from rlc.algo import LOGQ, PROCESS, SCORED, AdvantageScheme, reads
 from rlc.catalog import tokenizer_of
 from rlc.chat import ViewChange, model_input
-from rlc.data import text_of
+from rlc.data import STEPS, DataError, step_rewards, text_of
 from rlc.envs import all_of
 from rlc.plan import PolicyGradient, TeacherPlan, Training, teacher_of
 from rlc.runtime.auxiliary import AuxiliaryModels, token_logprobs
@@ -277,22 +277,43 @@ def token_columns(
     scheme: AdvantageScheme,
     rollouts: Sequence[Rollout],
     scored: Mapping[str, Mapping[int, Sequence[Scores]]],
+    tokenizer: Any,
 ) -> dict[str, FloatArray]:
     """Return what a scheme reads of the sampled tokens of rollouts, in order, by input. A token
-    that a model has not scored has the sampler's logprob, so that nothing separates the two."""
-    read = [name for name in (LOGQ, *SCORED) if reads(scheme, name)]
+    that a model has not scored has the sampler's logprob, so that nothing separates the two.
+
+    Raise RunError for an episode without process rewards if these are read.
+    """
+    read = [name for name in (LOGQ, *SCORED, PROCESS) if reads(scheme, name)]
     if not read:
         return {}
     turns = [turn for rollout in rollouts for turn in rollout.turns]
     logq_A = np.array([one for turn in turns for one in turn.logprobs], np.float64)
     found = {LOGQ: logq_A}
+    if PROCESS in read:
+        found[PROCESS] = np.array(
+            [x for one in rollouts for x in _process(one, tokenizer)], np.float64
+        )
     for name in read:
-        if name != LOGQ:
+        if name in SCORED:
             by = scored.get(SCORED[name], {})
             rows = [_turn_scores(one, by.get(id(one))) for one in rollouts]
             scores_A = np.concatenate(rows) if rows else logq_A
             found[name] = np.where(np.isnan(scores_A), logq_A, scores_A)
     return {name: found[name] for name in read}
+
+
+def _process(rollout: Rollout, tokenizer: Any) -> Iterator[float]:
+    """Yield the process reward of each sampled token of a rollout."""
+    if rollout.error is None and all(turn.steps is None for turn in rollout.turns):
+        hint = f"a grader returns them as `{STEPS}`, an environment as those of an observation: "
+        hint += "`[]` where there are none"
+        raise RunError(f"an episode of `{rollout.env}` has no process rewards", hint)
+    for turn in rollout.turns:
+        try:
+            yield from step_rewards(turn.tokens, turn.action, turn.steps or (), tokenizer)
+        except DataError as error:
+            raise RunError(f"process rewards of `{rollout.env}`: {error.what}") from error
 
 
 def _turn_scores(rollout: Rollout, scores: Sequence[Scores] | None) -> FloatArray:

@@ -75,6 +75,22 @@ def reward(*graders: Any, format_coef: float = 0.1) -> Reward:
     return Reward(graders, "answer", format_coef)
 
 
+def test_process_rewards_stand_beside_the_numbers() -> None:
+    row = data_row(given={"tone": 0.5, "steps": [(2, 1.0), [4, -0.5]]})
+    found = reward(own("given", 2.0))("four", row, ASKED)
+    assert (found.reward, found.metrics) == (1.0, {"tone": 0.5})
+    assert found.steps == [(2, 2.0), (4, -1.0)]
+    both = reward(own("given", 2.0), own("given"))("four", row, ASKED)
+    assert both.steps == [(2, 2.0), (4, -1.0), (2, 1.0), (4, -0.5)]
+    alone = data_row(given={"steps": []})
+    assert reward(own("given"))("four", alone, ASKED).steps == []
+    number = data_row(given={"steps": 3})  # a number by that name is one, as ever
+    assert reward(own("given"))("four", number, ASKED).steps is None
+    wrong = data_row(given={"steps": [(5, 1.0)]})
+    with pytest.raises(RewardError, match="steps that cannot be used: a part ends at 5"):
+        reward(own("given"))("four", wrong, ASKED)
+
+
 FOUR = data_row(id="q7", answer="4", longest=8)
 
 
