@@ -126,6 +126,8 @@ EXPRESSIONS = {
     "chosen_rating": "chosen_score score_chosen chosen_reward rating_chosen",
     "rejected_rating": "rejected_score score_rejected rejected_reward rating_rejected",
     "rating": "score reply_rating",
+    "process": "process_reward process_rewards step_reward step_rewards prm token_reward",
+    "position": "pos index token_index",
     "mismatched": "KL_logps policy_KL_logps",
     "where": "if_else ifelse cond select iff",
     "min": "minimum",
