@@ -30,6 +30,7 @@ from rlc.plan import (
     ANY,
     LOCAL,
     AnyData,
+    BatchPlan,
     Demonstrations,
     EnvPlan,
     Evaluation,
@@ -172,7 +173,7 @@ def _rollouts(stage: Training) -> str:
     source = stage.of(Rollouts)
     batch, sizes = source.batch, {env.rollouts.group for env in source.envs}
     if batch.kind == "turns":
-        return f"{batch.count:,} turns, from {batch.parallel or 1:,} episodes at a time"
+        return f"{batch.count:,} turns, from {batch.at_once:,} episodes at a time"
     if len(sizes) == 1:
         size = sizes.pop()
         return f"{batch.count:,} groups of {size:,}: {batch.count * size:,} rollouts"
@@ -195,13 +196,23 @@ def _policy_gradient(stage: Training, _: StageCost) -> Iterator[str]:
         )
     if batch.updates > 1:
         yield f"split into {batch.updates:,} optimiser updates"
-    if overlap.kind == "streamed":
+    if overlap.minibatches > 1:
         yield from _streamed(stage)
-    elif overlap.kind == "asynchronous":
-        late = count(overlap.max_staleness, "step")
-        yield f"asynchronous: rollouts may come from weights up to {late} old"
+    if overlap.kind == "asynchronous":
+        yield _asynchronous(batch, overlap.max_staleness)
     yield from _held_out(stage)
     yield from _environments(source.envs, stage.model)
+
+
+def _asynchronous(batch: BatchPlan, most: int) -> str:
+    if not most:
+        return "asynchronous with a staleness of 0: steps follow each other, as in synchronous()"
+    what = "episode" if batch.kind == "turns" else "group"
+    groups = count((1 + most) * batch.at_once, what)
+    return (
+        f"asynchronous: rollouts may come from weights up to {count(most, 'step')} old; at most "
+        f"{groups} are in play at once"
+    )
 
 
 def _preferences(stage: Training, _: StageCost) -> Iterator[str]:

@@ -134,7 +134,7 @@ def _policy_gradient(stage: Training, rate: str) -> str:
         reference = reference_name(objective.kl.reference).strip('"')
         how.append(f"{objective.kl.coef:g} × KL to {reference}")
     how += [teaching(teacher) for teacher in objective.teacher]
-    if source.overlap.kind != "synchronous":
+    if source.overlap.overlaps:
         how.append(source.overlap.kind)
     return f"{_environments(source.envs)} by {', '.join(how)}"
 

@@ -277,6 +277,8 @@ def barriers(
         yield Barrier("datums", "kl", "`kl` takes the mean distance over it")
     if batch.updates > 1:
         yield Barrier("datums", "batch.updates", f"`updates = {batch.updates}` splits it")
+    if batch.kind == "turns":
+        yield Barrier("datums", "batch", f"`turns({batch.count:_})` chooses among all of it")
 
 
 def compares_in_groups(advantage: AdvantageScheme) -> bool:

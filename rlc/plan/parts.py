@@ -133,6 +133,11 @@ class BatchPlan(Record):
     resample: int = 0
 
     @property
+    def at_once(self) -> int:
+        """Return how many groups a step plays side by side."""
+        return self.count if self.kind == "groups" else self.parallel or self.count
+
+    @property
     def most_lost(self) -> int:
         """Return how many replies a step may lose, with rollouts that fail, before it plays no more
         for its turns."""
@@ -229,14 +234,20 @@ class OverlapPlan(Record):
 
     ``streamed``: a batch is trained on in up to ``minibatches`` parts, as far as parts are enough
     (:func:`rlc.plan.graph.barriers`). Under the order ``ready`` a part is made of the groups that
-    are in, under ``fixed`` of the same ones each time.
-    ``asynchronous``: a rollout may be sampled from weights up to ``max_staleness`` steps old.
+    are in, under ``fixed`` of the same ones each time. It may also be asynchronous.
+    ``asynchronous``: a rollout may be sampled from weights up to ``max_staleness`` steps old; if
+    that is 0, steps are ``synchronous``.
     """
 
     kind: Literal["synchronous", "streamed", "asynchronous"]
     minibatches: int
     max_staleness: int
     order: Literal["ready", "fixed"] | None = "fixed"  # None: as the service needs
+
+    @property
+    def overlaps(self) -> bool:
+        """Return whether anything of a step may go on beside anything else."""
+        return self.minibatches > 1 or self.max_staleness > 0
 
 
 @frozen

@@ -459,7 +459,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
         ),
     ),
     "advantage: streamed over the batch": (
-        "RL0319 RL0312 RL0318",
+        "RL0319 RL0312",
         train(advantage="rebn()", overlap="streamed(minibatches = 4)"),
     ),
     "advantage: greedy samples compared": (

@@ -154,6 +154,7 @@ def require_clean(*paths: Path) -> None:
     ("change", "code", "reason"),
     [
         ("overlap = streamed(minibatches = 2)", "RL0822", "`streamed()`"),
+        ("overlap = asynchronous()", "RL0822", "`asynchronous()`"),
         ("observations = 0.1", "RL0822", "`observations`: a script learns from replies alone"),
         ("loss = top()", "RL0822", "`top`: a script computes nothing over a batch"),
         ("on_error = penalise(-1)", "RL0823", "`penalise()`"),

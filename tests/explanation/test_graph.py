@@ -33,6 +33,10 @@ def test_delays_slack_and_parts_are_shown(format: Format) -> None:
     assert "weights (step − 1, up to 1 older)" in stale
     parts = render_graph(planned(text, "main.overlap=streamed(minibatches = 4)"), format)
     assert "datums (in 4 parts)" in parts
+    of_turns = planned(recipe("sudoku"), "main.overlap=streamed(minibatches = 4)")
+    drawn = render_graph(of_turns, format)  # the turns to train on are chosen of the whole
+    assert "rewards (in 4 parts)" in drawn
+    assert "datums (in 4 parts)" not in drawn
 
 
 def test_edges_of_earlier_steps_and_between_stages_look_different() -> None:

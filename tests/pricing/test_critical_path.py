@@ -29,7 +29,8 @@ train main {
 OVERLAPS = ("", "overlap = streamed(3)", "overlap = asynchronous(max_staleness = 1)",
             "overlap = asynchronous(max_staleness = 3)",
             "overlap = streamed(3)  aggregate = token_mean()",
-            'overlap = streamed(3)  kl = reference("tiny", coef = 0.1)')  # fmt: skip
+            'overlap = streamed(3)  kl = reference("tiny", coef = 0.1)',
+            "overlap = asynchronous(max_staleness = 1, minibatches = 3)")  # fmt: skip
 
 
 def plan_with(overlap: str) -> Plan:

@@ -71,10 +71,13 @@ def test_stale_rollouts_are_off_policy_and_play_the_same_tasks() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lost", [0, 1, 2])
-def test_a_killed_asynchronous_run_goes_on_to_the_same_end(tmp_path: Path, lost: int) -> None:
+@pytest.mark.parametrize(("lost", "parts"), [(0, 1), (1, 1), (2, 1), (1, 2)])
+def test_a_killed_asynchronous_run_goes_on_to_the_same_end(
+    tmp_path: Path, lost: int, parts: int
+) -> None:
     """Steps that were under way are sampled again from the weights that they began with."""
-    job = tiny(ASYNCHRONOUS)
+    overlap = f"asynchronous(max_staleness = 2, minibatches = {parts})"
+    job = tiny(train(loss="ppo()", overlap=overlap, steps="6"))
     folder = RunFolder.resume(copy_of(undisturbed(job, stop_after=("main", 4)), tmp_path / "parts"))
     for step in (4, 3)[:lost]:
         folder.journal.drop_checkpoint("main", step)  # as after a kill

@@ -106,6 +106,16 @@ SCENARIOS: dict[str, str] = {
     ),
     "teachers": _EXPERT + _STUDENT,
     "no rolling": train(**SMALL | {"steps": "5", "save": "every(2, rolling = none)"}),
+    # Two rounds a step or more, of chats and of a game.
+    "asynchronous, turns": f'env tug = python_game("{RECIPES}/tug_of_war.py:TugOfWar")\n'
+    + train(
+        **_ASYNC
+        | {
+            "env": "2 * guess + tug |> play(against = self)",
+            "batch": "turns(14, parallel = 4)",
+            "advantage": "rebn()",
+        }
+    ),
     "asynchronous, no rolling": train(**_ASYNC | {"save": "every(2, rolling = none)"}),
 }
 

@@ -241,6 +241,9 @@ spell; none; rl, mixed; groups
 game; none; rl, mixed; turns
 model; none; rl, mixed; turns
 solvers; none; rl, mixed; turns
+rows; none; rl, asynchronous; turns
+game; none; rl, asynchronous; turns
+solvers; none; rl, streamed; turns
 """
 
 

@@ -42,6 +42,14 @@ if TYPE_CHECKING:
 # What a stage has where the recipe leaves it out.
 DEFAULT_SCHEDULE = SchedulePlan("constant", 0, 1.0)
 DEFAULT_OVERLAP = OverlapPlan("synchronous", 1, 0)
+
+
+def _asynchronous(args: Args) -> OverlapPlan:
+    parts = args.minibatches
+    order: Literal["fixed"] | None = "fixed" if parts == 1 else None
+    return OverlapPlan("asynchronous", parts, args.max_staleness, order)
+
+
 DEFAULT_SAVE = SavePlan(every=None, keep=3, ttl_seconds=None, best=False, rolling=1)
 DEFAULT_BUDGET = BudgetPlan(None, None, None)
 DEFAULT_DEADLINES = DeadlinesPlan(request=15 * 60.0, unreachable=60.0, step=None)
@@ -260,8 +268,24 @@ SETTINGS = (
         "asynchronous",
         "overlap",
         "sampling goes on while training: a rollout may come from somewhat older weights",
-        lambda args: OverlapPlan("asynchronous", 1, args.max_staleness),
-        count("max_staleness", "most steps that its weights lag", 1, high=64),
+        _asynchronous,
+        Param(
+            "max_staleness",
+            "int",
+            "most steps that its weights lag; 0: none does, as in `synchronous()`",
+            1,
+            low=0,
+            high=64,
+        ),
+        Param(
+            "minibatches",
+            "int",
+            "most parts of a batch, as in `streamed()`: a step's gradient begins before its last "
+            "group is there",
+            1,
+            low=1,
+            high=1_024,
+        ),
         example=("loss    = cispo()\noverlap = asynchronous(max_staleness = 2)"),
     ),
     builtin(

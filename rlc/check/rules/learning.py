@@ -427,16 +427,13 @@ def _optimizer_is_plausible(view: StageView) -> None:
 
 
 @rule("overlap", "batch")
-def _overlap_fits_the_batch(view: StageView) -> None:
-    kind, parts, batch = view.overlap.kind, view.overlap.minibatches, view.batch
-    if kind != "synchronous" and batch.kind == "turns":
-        label = Label(view.at("batch"), "plays episodes until there are enough turns")
-        message = f"`{kind}()` cannot be combined with `turns()`"
-        view.error("RL0318", "overlap", message, "use `groups()` as the batch", label)
-    if batch.kind == "groups" and parts > batch.count:
-        message = f"{batch.count:,} groups cannot come in {parts:,} parts"
-        advice = f"at most `minibatches = {batch.count}`"
-        if batch.count == 1:
+def _parts_have_groups(view: StageView) -> None:
+    parts, batch = view.overlap.minibatches, view.batch
+    groups = batch.at_once
+    if parts > groups:
+        message = f"{groups:,} groups cannot come in {parts:,} parts"
+        advice = f"at most `minibatches = {groups}`"
+        if groups == 1:
             message, advice = "one group cannot come in parts", "use `synchronous()`"
         view.warning("RL0327", "overlap.minibatches", message, advice)
 
@@ -444,7 +441,8 @@ def _overlap_fits_the_batch(view: StageView) -> None:
 @rule("overlap", "batch", "advantage", "loss", "aggregate", "kl", "teacher")
 def _something_is_streamed(view: StageView) -> None:
     """Where the gradient waits for the whole batch, other models can still read its parts."""
-    if view.overlap.kind != "streamed" or view.batch.kind == "turns":
+    overlap = view.overlap
+    if overlap.minibatches == 1:
         return
     if view.kl is not None or view.teacher:
         return
@@ -452,10 +450,14 @@ def _something_is_streamed(view: StageView) -> None:
     waits = {barrier.why: barrier.path for barrier in found}
     if waits:
         labels = (Label(view.at(path), why) for why, path in waits.items())
-        message = "`streamed()` has no effect: the gradient waits for the whole batch"
-        advice = (
-            "use `synchronous()`, which does the same, or `asynchronous()`, which overlaps; a "
-            "gradient can be streamed that compares within groups, adds up by `token_sum()` and is "
-            "one update"
+        path, what = "overlap", "`streamed()`"
+        advice = "use `synchronous()`, which does the same, or `asynchronous()`, which overlaps"
+        if overlap.kind == "asynchronous":
+            path, what = "overlap.minibatches", f"`minibatches = {overlap.minibatches}`"
+            advice = "leave it out"
+        message = f"{what} has no effect: the gradient waits for the whole batch"
+        advice += (
+            "; a gradient can be streamed that compares within groups, adds up by `token_sum()` "
+            "and is one update"
         )
-        view.warning("RL0319", "overlap", message, advice, *labels)
+        view.warning("RL0319", path, message, advice, *labels)

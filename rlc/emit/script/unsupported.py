@@ -205,7 +205,7 @@ def _unread(path: str) -> str | None:
 def _values(stage: Training) -> Iterator[tuple[str, str]]:
     source, objective = stage.of(Rollouts), stage.of(PolicyGradient)
     loss, weighs = loss_traits(objective.loss), aggregate_traits(objective.aggregate.kind).over
-    if source.overlap.kind != "synchronous":
+    if source.overlap.overlaps:
         yield "overlap", f"`{source.overlap.kind}()`: a script samples, then trains"
     if (function := objective.advantage.function) is not None:
         yield "advantage", f"`{function}`: a script calls no function of one's own"

@@ -1,4 +1,4 @@
-"""Groups of rollouts: played in roles, compared, many side by side, handed on in parts.
+"""Groups of rollouts: played in roles, compared, many side by side.
 
 In roles there is a rollout for each solver and for the judge of every member. The solvers of all
 members have one prompt, so their replies come from one request. A judge sees the solutions of its
@@ -12,12 +12,12 @@ members fail with it. Last come rewards that are shaped by what the group has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from math import ceil, fsum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import fsum
 from random import Random
 from typing import Any
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, frozen
 
 from rlc.catalog import chat_history_of
 from rlc.chat import (
@@ -46,7 +46,6 @@ from rlc.envs import (
     rewarded,
 )
 from rlc.plan import EnvPlan, RewardModelPlan
-from rlc.runtime.concurrency import cancel_all
 from rlc.runtime.records import Rollout, RunError, Turn
 from rlc.runtime.rollouts.credit import (
     ShapedRewardError,
@@ -278,53 +277,20 @@ class _RoleSource:
         """Do nothing: the source is closed with its environment."""
 
 
+async def play_group(
+    player: Player, on_group: Callable[[list[Rollout]], None], task: Task
+) -> list[Rollout]:
+    """Play a task; return its members, after ``on_group`` has had them."""
+    members = await play_task(player, task)
+    on_group(members)
+    return members
+
+
 async def play_groups(
     player: Player, tasks: Iterable[Task], on_group: Callable[[list[Rollout]], None]
 ) -> list[list[Rollout]]:
-    """Play tasks concurrently; return the members of each, after ``on_group`` has had them."""
-
-    async def play(task: Task) -> list[Rollout]:
-        members = await play_task(player, task)
-        on_group(members)
-        return members
-
-    return await all_of(map(play, tasks))
-
-
-async def replace_equals(
-    play: Callable[[Sequence[Task]], Awaitable[list[list[Rollout]]]],
-    spare: Callable[[str, int], Task],
-    spares: Iterator[int],
-    tasks: Sequence[Task],
-    groups: Sequence[list[Rollout]],
-) -> list[Rollout]:
-    """Replace groups whose members all have the same reward; return the rollouts of all groups.
-
-    Such a group is marked as replaced and another task of its environment is played, as long as
-    there are numbers of ``spares``. A group that failed as a whole is not replaced.
-    """
-    rollouts: list[Rollout] = []
-    while tasks:
-        fresh = list[Task]()
-        for task, group in zip(tasks, groups, strict=True):
-            if is_constant(group) and (number := next(spares, None)) is not None:
-                fresh.append(spare(task.env.plan.name, number))
-                group = [evolve(member, replaced=True) for member in group]
-            rollouts.extend(group)
-        tasks, groups = fresh, await play(fresh) if fresh else []
-    return rollouts
-
-
-def is_constant(group: Iterable[Rollout]) -> bool:
-    """Return whether the members of a group have the same reward, in each role."""
-    rewards = {(rollout.role, rollout.reward) for rollout in group if rollout.credit}
-    return bool(rewards) and len(rewards) == len({role for role, _ in rewards})
-
-
-def replaced_groups(rollouts: Iterable[Rollout], envs: Iterable[str]) -> dict[str, float]:
-    """Return how many groups of each environment were replaced."""
-    groups = {rollout.group for rollout in rollouts if rollout.replaced}
-    return {f"resampled/{env}": float(sum(name == env for name, _ in groups)) for env in envs}
+    """Play tasks concurrently, each as :func:`play_group` does."""
+    return await all_of(play_group(player, on_group, task) for task in tasks)
 
 
 def require_any(rollouts: Sequence[Rollout]) -> None:
@@ -333,98 +299,3 @@ def require_any(rollouts: Sequence[Rollout]) -> None:
         causes = (str(rollout.failure) for rollout in rollouts if rollout.failure)
         cause = next(causes, "no episode had a reward")
         raise RunError(f"every rollout failed; the first cause: {cause}")
-
-
-Group = list[Rollout]
-
-
-@define(eq=False)
-class StreamedGroups:
-    """The groups of a step, handed on in parts while others are still played.
-
-    In a ``fixed`` order a part is the same groups each time. Otherwise it is those that are in, as
-    soon as they are its share of all and no gradient is being computed, or the last group is in:
-    groups that come in while a gradient is computed are trained on together. Then there may be
-    fewer parts than planned; the remaining ones are empty.
-
-    Which groups of equals are replaced, and by which tasks, depends on all groups of a step. So
-    those that ``deferred`` names are held back until all are in, and come last, with the result of
-    ``replaced`` on their numbers and rollouts. ``gradients``: a gradient is taken of each part.
-    """
-
-    parts: int
-    fixed: bool
-    gradients: bool
-    deferred: Callable[[Group], bool]
-    replaced: Callable[[Sequence[int], Sequence[Group]], Awaitable[list[Rollout]]]
-    _tasks: list[asyncio.Task[None]] = field(factory=list, init=False)
-    _playing: set[int] = field(factory=set, init=False)
-    _ready: dict[int, Group] = field(factory=dict, init=False)
-    _deferred: dict[int, Group] = field(factory=dict, init=False)
-    _given: int = field(default=0, init=False)  # parts
-    _failure: BaseException | None = field(default=None, init=False)
-    _training: bool = field(default=False, init=False)
-    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
-
-    def start(self, groups: Iterable[Coroutine[Any, Any, Group]]) -> None:
-        self._tasks = [
-            asyncio.create_task(self._play(number, group)) for number, group in enumerate(groups)
-        ]
-        self._playing = set(range(len(self._tasks)))
-
-    async def _play(self, number: int, group: Coroutine[Any, Any, Group]) -> None:
-        try:
-            rollouts = await group
-        except Exception as error:
-            self._failure = self._failure or error
-        else:
-            (self._deferred if self.deferred(rollouts) else self._ready)[number] = rollouts
-        self._playing.discard(number)
-        self._changed.set()
-
-    async def part(self) -> list[Rollout]:
-        """Return the rollouts of the next part, group by group; raise what playing one raised."""
-        async with self._lock:
-            self._given += 1
-            try:
-                while not self._part_is_ready():
-                    self._changed.clear()
-                    await self._changed.wait()
-                due = sorted(n for n in self._ready if not self.fixed or n < self._end)
-                part = [self._ready.pop(number) for number in due]
-                # Held back until the last part, or until all others are given in any order.
-                last = self._given == self.parts or not (self.fixed or part or self._playing)
-                if self._deferred and last:
-                    equals, self._deferred = dict(sorted(self._deferred.items())), {}
-                    part.append(await self.replaced(list(equals), list(equals.values())))
-            except BaseException:
-                await cancel_all(self._tasks)
-                raise
-            self._training = self.gradients and bool(part)
-            return [rollout for group in part for rollout in group]
-
-    @property
-    def _end(self) -> int:
-        """The number of groups in this part and those before it, in a fixed order."""
-        return len(self._tasks) * self._given // self.parts
-
-    def _part_is_ready(self) -> bool:
-        if self._failure is not None:
-            raise self._failure
-        if self.fixed:
-            return min(self._playing, default=self._end) >= self._end
-        share = max(1, ceil(len(self._tasks) / self.parts))
-        return not self._playing or (len(self._ready) >= share and not self._training)
-
-    def gradients_submitted(self, outputs: Sequence[asyncio.Future[Any]]) -> None:
-        """Record the gradients of the last part; none if it had nothing to train on."""
-
-        def trained(_: Any = None) -> None:
-            self._training = False
-            self._changed.set()
-
-        if outputs:
-            asyncio.gather(*outputs, return_exceptions=True).add_done_callback(trained)
-        else:
-            trained()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from statistics import fmean
@@ -161,7 +162,7 @@ def _chooser(
 
 
 _TAUGHT = ("solved", "rewards")  # what cursors keep of a lesson
-
+BEGUN = ".begun"  # in a step's cursor; no environment has this name
 SPARES = 1_000_000_000  # the first number of a task that replaces another
 
 
@@ -200,8 +201,9 @@ class TaskStream:
     step: int = 0  # the last step whose tasks are sampled
     size: int | None = None  # members of a group; None: as each environment says
     curricula: Mapping[str, Curriculum | WeightedTasks] = field(factory=dict)
-    _sampled: dict[int, list[Task]] = field(factory=dict, init=False)
-    _cursors: dict[int, dict[str, int]] = field(factory=dict, init=False)
+    sampled: dict[int, list[Task]] = field(factory=dict, init=False)  # of each step under way
+    cursors: dict[int, dict[str, Any]] = field(factory=dict, init=False)
+    known: dict[int, dict[str, float]] = field(factory=dict, init=False)  # metrics of steps
     _rows: dict[tuple[str, int], int] = field(factory=dict, init=False)
 
     @classmethod
@@ -241,27 +243,26 @@ class TaskStream:
         """Return the ``count`` tasks of a step, the same at each call, after those of the steps
         before. What curricula learned in the steps up to ``known`` may decide which they are."""
         while self.step < step:
-            for curriculum in self.curricula.values():
-                curriculum.know(known)
-            tasks = self.take(count)
-            self.end_step()
-            self._sampled[self.step] = tasks
-        return self._sampled[step]
+            self.know(known)
+            self.step += 1
+            self.sampled[self.step] = self.take(count)
+            self.cursors[self.step] = dict(self.cursor)
+        return self.sampled[step]
+
+    def know(self, known: int) -> None:
+        """Use what curricula learned in the steps up to ``known`` from now on."""
+        for curriculum in self.curricula.values():
+            curriculum.know(known)
 
     def spare(self, env: str, number: int) -> Task:
         """Return the ``number``-th task that replaces another, which the cursor never gets to."""
         return self._task(env, SPARES + number)
 
-    def end_step(self) -> None:
-        """Let the tasks taken from now on belong to the next step."""
-        self.step += 1
-        self._cursors[self.step] = dict(self.cursor)
-
     def finish(self, step: int, rollouts: Iterable[Rollout]) -> dict[str, Any]:
         """Return the cursor at the end of a step, and forget the step. ``NAME.solved`` is what the
         step's rollouts have taught the curriculum of an environment."""
-        self._sampled.pop(step, None)
-        cursor: dict[str, Any] = {**self._cursors.pop(step)}
+        del self.sampled[step]
+        cursor: dict[str, Any] = {**self.cursors.pop(step)}
         groups = grouped(rollouts, lambda rollout: rollout.group)
         for env, curriculum in self.curricula.items():
             found = {
@@ -304,6 +305,76 @@ class TaskStream:
             self.cursor[key] = position + 1
         self._rows[name, number] = row = position % curriculum.count
         return evolve(task, row=row)
+
+
+@define
+class TaskRounds:
+    """The tasks of steps that play ``size`` at once, some of them in further rounds, where up to
+    ``ahead`` steps begin before an earlier one is done.
+
+    Which tasks a step gets does not depend on what is over first: each takes its first round when
+    it begins, and its further rounds come after the first ones of the steps that may have begun by
+    then. So a step never waits for the tasks of another, but for a further round. Curricula know
+    what is known for certain when the first step that may take the tasks begins.
+
+    The cursor of a step is that after its last round. ``.begun`` has those before the first rounds
+    of the steps that are in play with it, by which a resumed run plays these again.
+    """
+
+    stream: TaskStream
+    size: int
+    ahead: int
+    _over: int = 0  # the last step that, as all before it, takes no more
+    _begun: dict[int, dict[str, int]] = field(factory=dict, init=False)
+    _ended: set[int] = field(factory=set, init=False)  # steps that take no more
+    _waited: dict[int, asyncio.Event] = field(factory=dict, init=False)
+
+    @classmethod
+    def resumed(
+        cls, stream: TaskStream, size: int, ahead: int, cursors: Sequence[Mapping[str, Any]]
+    ) -> TaskRounds:
+        """Return the rounds after the steps that left these cursors, and so the stream."""
+        rounds, last = cls(stream, size, ahead, len(cursors)), stream.cursor
+        for step, before in enumerate(
+            cursors[-1].get(BEGUN, ()) if cursors else (), stream.step + 1
+        ):
+            stream.cursor = dict(before)
+            rounds.first(step)
+        stream.cursor = last
+        return rounds
+
+    def first(self, step: int) -> list[Task]:
+        """Return the tasks of a step's first round."""
+        stream = self.stream
+        while stream.step < step:
+            stream.know(max(stream.step - 2 * self.ahead, 0))
+            stream.step += 1
+            self._begun[stream.step] = dict(stream.cursor)
+            stream.sampled[stream.step] = stream.take(self.size)
+        return stream.sampled[step][: self.size]
+
+    async def more(self, step: int) -> list[Task]:
+        """Return the tasks of another round, once no step before takes any more."""
+        if self._over < step - 1:
+            await self._waited.setdefault(step - 1, asyncio.Event()).wait()
+        self.first(step + self.ahead)
+        tasks = self.stream.take(self.size)
+        self.stream.sampled[step].extend(tasks)
+        return tasks
+
+    def end(self, step: int) -> None:
+        """Let the tasks of other rounds be those of later steps."""
+        self._ended.add(step)
+        while (step := self._over + 1) in self._ended:
+            self._ended.remove(step)
+            self.first(step + self.ahead)
+            begun = [self._begun[later] for later in range(step + 1, step + 1 + self.ahead)]
+            self._begun.pop(step, None)
+            self.stream.cursors[step] = {**self.stream.cursor, **({BEGUN: begun} if begun else {})}
+            self.stream.known[step] = self.stream.metrics()
+            self._over = step
+            if (waited := self._waited.pop(step, None)) is not None:
+                waited.set()
 
 
 def new_cursor(envs: Sequence[str]) -> dict[str, int]:

@@ -36,16 +36,17 @@ from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.metrics import rollout_metrics, rollout_record
 from rlc.runtime.records import Rollout
-from rlc.runtime.rollouts.groups import (
+from rlc.runtime.rollouts.batches import (
+    Batch,
+    PlannedGroups,
     StreamedGroups,
-    build_envs,
-    is_constant,
-    play_groups,
-    replace_equals,
+    TurnRounds,
     replaced_groups,
+    whole,
 )
+from rlc.runtime.rollouts.groups import build_envs, play_group
 from rlc.runtime.rollouts.player import Player, close_envs
-from rlc.runtime.rollouts.tasks import Task, TaskStream
+from rlc.runtime.rollouts.tasks import Task, TaskRounds, TaskStream
 from rlc.runtime.rollouts.tokens import Scores
 from rlc.runtime.stages.base import Setup, Stage, StepReport
 from rlc.runtime.stages.examples import heldout_node
@@ -159,6 +160,7 @@ class TrainStage(Stage[LogprobScorers]):
     source: Rollouts
     objective: PolicyGradient
     stream: TaskStream
+    rounds: TaskRounds | None  # under `turns()`
     observer: Observer
     auxiliary: AuxiliaryModels
     averages: list[RunningAverage]
@@ -191,7 +193,7 @@ class TrainStage(Stage[LogprobScorers]):
 
     async def rollouts(self, node: NodeContext, inputs: Inputs) -> list[Rollout]:
         """Play the groups of the step, or of this part of it; failures are included."""
-        snapshot, batch, step = inputs["snapshot"], self.source.batch, node.step
+        snapshot, step = inputs["snapshot"], node.step
         player = Player(
             client=snapshot.client,
             sampling=self.source.sampling,
@@ -204,48 +206,29 @@ class TrainStage(Stage[LogprobScorers]):
                 for every, client in snapshot.pasts.items()
             },
         )
-        if batch.kind == "turns":
-            return await self._play_turns(player, step)
-        tasks = self.stream.of_step(step, batch.count, known=snapshot.step)
-        spares = iter(range((step - 1) * batch.resample, step * batch.resample))
-        play = partial(self._play, player, step, len(tasks))
-        replace = partial(replace_equals, play, self.stream.spare, spares)
-        if node.parts == 1:
-            return await replace(tasks, await play(tasks))
         if step not in self._streamed:
-
-            async def group(task: Task) -> list[Rollout]:
-                (rollouts,) = await play([task])
-                return rollouts
-
+            groups = self._groups(player, step, snapshot.step)
+            if node.parts == 1:
+                return await whole(groups)
             streamed = self._streamed[step] = StreamedGroups(
+                groups,
                 parts=node.parts,
                 fixed=not takes_what_is_ready(self.source.overlap, self.plan.model.service),
                 gradients="forward_backward" in in_parts(self.plan),
-                deferred=lambda rollouts: batch.resample > 0 and is_constant(rollouts),
-                replaced=lambda which, groups: replace([tasks[n] for n in which], groups),
             )
-            streamed.start(map(group, tasks))
+            streamed.start()
         return await self._streamed[step].part()
 
-    async def _play_turns(self, player: Player, step: int) -> list[Rollout]:
-        """Play parallel episodes, again and again until there are enough turns, or none at all, or
-        too many replies are lost; a task without any counts as a reply."""
-        batch, played, begun = self.source.batch, list[Rollout](), 0
-        while (turns := sum(len(rollout.turns) for rollout in played)) < batch.count:
-            if (lost := max(player.asked.number, begun) - turns) >= batch.most_lost:
-                self._note_lost(step, turns, lost)
-                break
-            self._played[step] = 0
-            tasks = self.stream.take(batch.parallel or batch.count)
-            begun += len(tasks)
-            groups = await self._play(player, step, len(tasks), tasks)
-            round_ = [rollout for group in groups for rollout in group]
-            played.extend(round_)
-            if not any(rollout.turns for rollout in round_):  # nor would the next have any
-                break
-        self.stream.end_step()
-        return played
+    def _groups(self, player: Player, step: int, known: int) -> Batch:
+        """Return what the step plays; curricula choose by what the steps up to ``known`` taught."""
+        batch, play, rounds = self.source.batch, partial(self._play, player, step), self.rounds
+        if rounds is not None:
+            more, last = partial(rounds.more, step), partial(rounds.end, step)
+            lost = partial(self._note_lost, step)
+            return TurnRounds(batch, rounds.first(step), play, more, player.asked, last, lost)
+        tasks = self.stream.of_step(step, batch.count, known)
+        spares = range((step - 1) * batch.resample, step * batch.resample)
+        return PlannedGroups(tasks, play, self.stream.spare, spares)
 
     def _note_lost(self, step: int, turns: int, lost: int) -> None:
         """Say why a step has fewer turns than planned, for the first such step."""
@@ -256,9 +239,7 @@ class TrainStage(Stage[LogprobScorers]):
                 "replies were lost with rollouts that failed, and no more are played in their place"
             )
 
-    async def _play(
-        self, player: Player, step: int, planned: int, tasks: Sequence[Task]
-    ) -> list[list[Rollout]]:
+    async def _play(self, player: Player, step: int, task: Task) -> list[Rollout]:
         # A server has time for scores as soon as a group is played, unless another replaces it.
         at_once = self.plan.model.hosted and not self.source.batch.resample
 
@@ -269,10 +250,11 @@ class TrainStage(Stage[LogprobScorers]):
                 for scorers in self.scorers.values():
                     scorers.ask(step, kept)
             self.record_usage()  # at once: the step may fail later
+            planned = len(self.stream.sampled[step])
             self.observer.progress(self._played[step], max(planned, self._played[step]))
             self.observer.played(members)
 
-        return await play_groups(player, tasks, on_group)
+        return await play_group(player, on_group, task)
 
     async def returns(self, node: NodeContext, inputs: Inputs) -> list[Rollout]:
         """Leave failures and replaced groups out, before any statistic."""
@@ -369,7 +351,8 @@ class TrainStage(Stage[LogprobScorers]):
         metrics |= outputs.get("heldout", {})
         batches = [batch.episodes for batch in Parts.of(outputs["datums"])]
         metrics |= await in_thread(score_metrics, batches)
-        metrics |= self.stream.metrics()
+        # Of turns by what was known when the step had all of its tasks: later steps may go on.
+        metrics |= self.stream.known.pop(step, None) or self.stream.metrics()
         if self.source.batch.resample:
             metrics |= replaced_groups(rollouts, self.stream.envs)
 
@@ -405,8 +388,8 @@ class TrainStage(Stage[LogprobScorers]):
         """Return a key that sorts rollouts that come in parts by their tasks, spare ones last."""
         if step not in self._streamed:
             return lambda _: 0
-        tasks = self.stream.of_step(step, self.source.batch.count)
-        place = {(task.env.plan.name, task.number): at for at, task in enumerate(tasks)}
+        tasks = enumerate(self.stream.sampled[step])
+        place = {(task.env.plan.name, task.number): at for at, task in tasks}
         return lambda rollout: place.get(rollout.group, len(place))
 
     async def close(self) -> None:
@@ -426,7 +409,9 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         setup.auxiliary.responders(setup.meter),
         partial(teacher_views, objective.teacher),
     )
-    cursors = [step.cursor for step in setup.done]
+    cursors, slack = [step.cursor for step in setup.done], source.overlap.max_staleness
+    stream = TaskStream.resumed(envs, setup.seed, ("task", stage.name), cursors)
+    in_rounds = source.batch.kind == "turns"
     return TrainStage(
         setup.seed,
         setup.weights,
@@ -435,10 +420,11 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         stage,
         source,
         objective,
-        TaskStream.resumed(envs, setup.seed, ("task", stage.name), cursors),
+        stream,
+        TaskRounds.resumed(stream, source.batch.at_once, slack, cursors) if in_rounds else None,
         setup.observer,
         setup.auxiliary,
-        RunningAverage.of(objective.advantage, source.overlap.max_staleness, cursors),
+        RunningAverage.of(objective.advantage, slack, cursors),
         OwnAdvantages.of(objective.advantage, cursors),
         await heldout_node(setup, stage),
         tokenizer,

@@ -43,3 +43,28 @@ train third {  # whose reference reads each part while others are played
   kl        = reference("tiny", coef = 0.01)
   overlap   = streamed(minibatches = 4)
 }
+
+train fourth {  # which draws the turns that it trains on from all of them
+  model     = third
+  env       = guess
+  batch     = turns(64, parallel = 16)
+  sampling  = sample(max_tokens = 16)
+  advantage = returns()
+  loss      = importance_sampling()
+  optimizer = adam(1e-3)
+  steps     = 50
+  overlap   = streamed(minibatches = 4)
+}
+
+train fifth {
+  model     = fourth
+  env       = guess
+  batch     = groups(16, group_size = 8)
+  sampling  = sample(max_tokens = 16)
+  advantage = grpo()
+  loss      = ppo()
+  optimizer = adam(1e-3)
+  steps     = 50
+  aggregate = token_mean()
+  overlap   = asynchronous(minibatches = 4)
+}

@@ -172,7 +172,7 @@ def weighed(folder: Path, name: str, **fields: str) -> Plan:
     data.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     by = f'by = "{folder / "tasks.py"}:{name}"'
     sums = f'env sums = problems("{data}", grader = numeric) |> curriculum({by})\n'
-    return compiled(TINY + sums + train(env="sums", **fields))
+    return compiled(TINY + sums + train(**{"env": "sums"} | fields))
 
 
 def test_tasks_are_drawn_by_their_weights_and_once_in_a_step() -> None:
@@ -211,11 +211,16 @@ def test_what_a_function_weighs_is_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.plain
 @pytest.mark.parametrize("overlap", ["synchronous()", "asynchronous(max_staleness = 2)"])
-def test_a_resumed_run_draws_the_same_tasks(tmp_path: Path, overlap: str) -> None:
-    fields = {"steps": "6", "batch": "groups(4, group_size = 2)", "loss": "ppo()"}
-    plan = weighed(tmp_path, "unsolved", overlap=overlap, **fields)
+@pytest.mark.parametrize("batch", ["groups(4)", "turns(9, parallel = 4)"])
+def test_a_resumed_run_draws_the_same_tasks(tmp_path: Path, overlap: str, batch: str) -> None:
+    """Of turns there are two rounds a step, of four tasks with one turn a member."""
+    fields = {"steps": "6", "batch": batch, "loss": "ppo()", "advantage": "rebn()"}
+    plan = weighed(
+        tmp_path, "unsolved", env="sums |> rollouts(group_size = 2)", overlap=overlap, **fields
+    )
     run_new(tmp_path / "parts", plan, stop_after=("main", 3))
     folder = RunFolder.resume(tmp_path / "parts")
     folder.journal.drop_checkpoint("main", 3)  # as after a kill
     run(folder)
     assert_same(tmp_path / "parts", undisturbed(plan))
+    assert metrics(undisturbed(plan))[-1]["curriculum/sums/known"] > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from rlc.envs.build import PlayableEnv
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, Turn
-from rlc.runtime.rollouts.groups import is_constant, replace_equals, replaced_groups
+from rlc.runtime.rollouts.batches import PlannedGroups, is_constant, replaced_groups, whole
 from rlc.runtime.rollouts.tasks import SPARES, Task
 from rlc.runtime.stages.train import trainable_rollouts
 
@@ -45,29 +45,25 @@ def group(of: Task, *rewards: float | None, role: str = "") -> list[Rollout]:
 
 def replaced(
     outcomes: Mapping[tuple[str, int], tuple[float | None, ...]], tasks: list[Task], spares: int
-) -> tuple[list[Rollout], list[list[tuple[str, int]]]]:
-    """What is collected, and what is played in each wave. Unlisted tasks are mixed."""
-    waves = []
+) -> tuple[list[Rollout], list[tuple[str, int]]]:
+    """What is collected, and what is played, in order. Unlisted tasks are mixed."""
+    order = []
 
-    async def play(wave: Sequence[Task]) -> list[list[Rollout]]:
-        keys = [(t.env.plan.name, t.number) for t in wave]
-        waves.append(keys)
-        return [group(t, *outcomes.get(key, (0.0, 1.0))) for t, key in zip(wave, keys, strict=True)]
+    async def play(one: Task) -> list[Rollout]:
+        order.append(key := (one.env.plan.name, one.number))
+        return group(one, *outcomes.get(key, (0.0, 1.0)))
 
-    async def main() -> list[Rollout]:
-        return await replace_equals(play, task, iter(range(spares)), tasks, await play(tasks))
-
-    return asyncio.run(main()), waves
+    return asyncio.run(whole(PlannedGroups(tasks, play, task, range(spares)))), order
 
 
 def test_a_group_of_equals_gives_way_to_a_task_of_its_environment() -> None:
     tasks = [task("a", 500), task("b", 500), task("b", 501)]
     outcomes = {("b", 500): (1.0, 1.0), ("b", 501): (0.0, 0.0), ("b", 1): (0.5, 0.5)}
-    rollouts, waves = replaced(outcomes, tasks, spares=5)
-    assert waves == [
-        [("a", 500), ("b", 500), ("b", 501)],
-        [("b", 0), ("b", 1)],  # the first two spare ones, of which one is as bad
-        [("b", 2)],
+    rollouts, order = replaced(outcomes, tasks, spares=5)
+    assert order == [
+        *[("a", 500), ("b", 500), ("b", 501)],
+        *[("b", 0), ("b", 1)],  # the first two spare ones, of which one is as bad
+        ("b", 2),
     ]
     kept = trainable_rollouts(rollouts, [env("a"), env("b")])
     assert Counter(r.env for r in kept) == {"a": 2, "b": 4}
@@ -80,20 +76,20 @@ def test_a_batch_keeps_its_size_and_spares_are_never_exceeded(
     tasks = [task("a", 100 + n) for n in range(len(mixed))]
     outcomes = {("a", 100 + n): (0.0, 1.0) if good else (0.5, 0.5) for n, good in enumerate(mixed)}
     outcomes |= {("a", n): (0.0, float(n % 2)) for n in range(spares)}
-    rollouts, waves = replaced(outcomes, tasks, spares)
+    rollouts, order = replaced(outcomes, tasks, spares)
     kept = trainable_rollouts(rollouts, [env("a")])
     assert len({r.group for r in kept}) == len(tasks)
-    assert sum(map(len, waves)) - len(tasks) <= spares
+    assert len(order) - len(tasks) <= spares
     still = sum(is_constant([m for m in kept if m.group == g]) for g in {r.group for r in kept})
     if still:
-        assert sum(map(len, waves)) - len(tasks) == spares
+        assert len(order) - len(tasks) == spares
 
 
 def test_failures_are_left_to_the_failure_policy() -> None:
     assert not is_constant(group(task("a", 0), None, None))
     assert is_constant(group(task("a", 0), None, 0.5))
-    rollouts, waves = replaced({("a", 7): (None, None)}, [task("a", 7)], spares=3)
-    assert len(waves) == 1
+    rollouts, order = replaced({("a", 7): (None, None)}, [task("a", 7)], spares=3)
+    assert order == [("a", 7)]
     assert not any(r.replaced for r in rollouts)
 
 

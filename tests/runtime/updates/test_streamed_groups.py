@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pytest
+from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlc.runtime.rollouts.groups import StreamedGroups
+from rlc.runtime.rollouts.batches import StreamedGroups
 
 
 def groups(count: int) -> list[asyncio.Future[Any]]:
@@ -18,8 +19,22 @@ def groups(count: int) -> list[asyncio.Future[Any]]:
     return [asyncio.get_running_loop().create_future() for _ in range(count)]
 
 
-async def played(group: asyncio.Future[Any]) -> Any:
-    return await group
+@define
+class Made:
+    """Groups under way, of which one of ``equals`` waits for all others."""
+
+    tasks: Sequence[Any]
+    equals: Collection[Any] = ()
+
+    async def group(self, task: asyncio.Future[Any]) -> Any:
+        return await task
+
+    def waits(self, group: list[Any], /) -> bool:
+        return group[0] in self.equals
+
+    async def rest(self, groups: Iterable[tuple[asyncio.Future[Any], list[Any]]]) -> list[Any]:
+        assert all(task.result() == group for task, group in groups)
+        return [f"for {number}" for _, (number,) in groups]
 
 
 async def settled() -> None:
@@ -29,22 +44,10 @@ async def settled() -> None:
 
 
 def begun(parts: int, group: Sequence[asyncio.Future[Any]], **settings: Any) -> Any:
-    """Groups in parts, of which a group is not what the types say; one of ``equals`` is held
-    back."""
-    equals: tuple[int, ...] = settings.pop("equals", ())
-
-    async def replaced(numbers: list[int], groups: list[list[Any]]) -> list[Any]:
-        assert groups == [[number] for number in numbers]
-        return [f"for {number}" for number in numbers]
-
-    fields: dict[str, Any] = {
-        "fixed": False,
-        "gradients": True,
-        "deferred": lambda rollouts: rollouts[0] in equals,
-        "replaced": replaced,
-    }
-    streamed = StreamedGroups(parts, **fields | settings)
-    streamed.start(map(played, group))
+    """Groups in parts, of which a group is not what the types say."""
+    made: Any = Made(group, settings.pop("equals", ()))
+    streamed = StreamedGroups(made, parts, **{"fixed": False, "gradients": True} | settings)
+    streamed.start()
     return streamed
 
 
