@@ -23,6 +23,7 @@ train main {
   loss      = importance_sampling()
   optimizer = adam(4e-5)
   steps     = 50
+  overlap   = asynchronous(max_staleness = 1)  # the next tasks are worked on while a step trains
   on_error  = retry(1) then drop
   budget    = $40
 }

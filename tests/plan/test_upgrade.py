@@ -36,6 +36,7 @@ SINCE = {
         ("gem_deepscaler", "gem_math", "gem_python_tool", "gem_reasoning"), ("main.track=[]",)
     ),
     "cookbook_tutorial": ("main.optimizer.learning_rate=4.91e-4",),
+    "harbor": ("main.overlap=synchronous()",),
     "solver_judge": ("duel.data=countdown", "duel.samples=489_340", "test.data=countdown"),
     "sudoku": ("main.batch.parallel=64",),
 }
