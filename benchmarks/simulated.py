@@ -48,7 +48,8 @@ SCORED = -0.4  # logprob of a token that is scored, as if by another model
 @frozen
 class Times:
     """How long things take, in seconds. A ``gradient`` or ``forward`` pass is one request,
-    of however many datums, and ``score`` the logprobs of one prompt."""
+    of however many datums, to which a gradient adds ``token`` for each of its tokens; ``score`` is
+    the logprobs of one prompt."""
 
     sample: Delay = field(factory=ConstantDelay)
     score: Delay = field(factory=ConstantDelay)
@@ -56,6 +57,7 @@ class Times:
     gradient: float = 0.0
     update: float = 0.0
     snapshot: float = 0.0
+    token: float = 0.0
 
 
 @frozen
@@ -243,8 +245,10 @@ class SimulatedTrainer:
         loss_fn: str | CustomLoss,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        self.service.trained_tokens += sum(datum.model_input.length for datum in data)
-        return self._pass(self.service.times.gradient, data, loss_fn, loss_fn_config)
+        tokens, times = sum(datum.model_input.length for datum in data), self.service.times
+        self.service.trained_tokens += tokens
+        self.service.tell(kind="gradient", tokens=tokens)
+        return self._pass(times.gradient + times.token * tokens, data, loss_fn, loss_fn_config)
 
     def forward_backward_custom(
         self, data: list[types.Datum], loss_fn: CustomLoss
@@ -362,7 +366,7 @@ def main() -> None:
     parser.add_argument("--checkpoints", type=Path, required=True)
     for kind in ("sample", "score"):
         parser.add_argument(f"--{kind}", default="0", help="seconds, or lognormal:MEDIAN,SIGMA …")
-    for kind in ("forward", "gradient", "update", "snapshot"):
+    for kind in ("forward", "gradient", "update", "snapshot", "token"):
         parser.add_argument(f"--{kind}", type=float, default=0.0)
     parser.add_argument("--replies", type=json.loads, default=["0", "1", "2"])
     options = parser.parse_args()
@@ -383,6 +387,7 @@ def serve(options: argparse.Namespace) -> None:
         options.gradient,
         options.update,
         options.snapshot,
+        options.token,
     )
     engine: Any = SimulatedService(
         CheckpointStore(options.checkpoints),
