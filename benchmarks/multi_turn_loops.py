@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from side_by_side import Command, Run, compare, peer_command, rlc_command, serving, take_turns
+from side_by_side import Command, compare, peer_command, rlc_command, serving, take_turns
 
 GROUPS, MEMBERS = 8, 8
 LATENCIES: dict[str, object] = {
@@ -94,9 +94,10 @@ def measure(options: argparse.Namespace, staleness: int) -> None:
             peered = sides | {"cookbook": peer(options, staleness)}
             runs = take_turns(peered, options.rounds, folder, url)
         for side in sides:
-            for wall, of in (("step", Run.step.fget), ("whole", Run.whole.fget)):
-                assert of is not None
-                pair = {one: [of(run) for run in runs[one]] for one in (side, "cookbook")}
+            for wall in ("step", "whole"):
+                pair = {
+                    one: [getattr(run, wall) for run in runs[one]] for one in (side, "cookbook")
+                }
                 compare(f"{what}, {wall}", pair, BOUND)
         for side, made in runs.items():
             places = [folder / f"{side}-{number}" for number in range(options.rounds)]

@@ -352,7 +352,7 @@ class TrainStage(Stage[LogprobScorers]):
         batches = [batch.episodes for batch in Parts.of(outputs["datums"])]
         metrics |= await in_thread(score_metrics, batches)
         # Of turns by what was known when the step had all of its tasks: later steps may go on.
-        metrics |= self.stream.known.pop(step, None) or self.stream.metrics()
+        metrics |= self.stream.known.pop(step, {}) or self.stream.metrics()
         if self.source.batch.resample:
             metrics |= replaced_groups(rollouts, self.stream.envs)
 
