@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from collections.abc import Mapping
+from functools import cache
 
 from rlc.version import PYTHON
 
@@ -35,11 +37,23 @@ def module_of(package: str) -> str:
 
 def package_of(module: str) -> str:
     """Return the package that a module belongs to, whether it is installed here or not."""
+    known = {module: package for package, module in _MODULES.items()}
+    return (known.get(module) or installed_with(module) or module).replace("_", "-")
+
+
+def installed_with(module: str) -> str | None:
+    """Return the installed package that a module belongs to, as it calls itself; None if no package
+    has the module."""
+    return next(iter(_installed_packages().get(module, ())), None)
+
+
+@cache
+def _installed_packages() -> Mapping[str, list[str]]:
+    """Return the installed packages by the modules they have. To find them takes a quarter of a
+    second: each package is asked for all its files."""
     from importlib.metadata import packages_distributions
 
-    known = {module: package for package, module in _MODULES.items()}
-    found = known.get(module) or packages_distributions().get(module, [module])[0]
-    return found.replace("_", "-")
+    return packages_distributions()
 
 
 def lacking(package: str) -> str | None:

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from glob import glob
-from importlib.metadata import packages_distributions
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from rlc.catalog import (
     project_file,
     with_files,
 )
+from rlc.catalog.packages import installed_with
 from rlc.data import DataError, data_files, module_file, parts_of
 from rlc.emit.errors import EmitError
 from rlc.lang import ImportDecl, read_source
@@ -79,9 +79,9 @@ class CodeFiles:
                 for path in own:
                     self.add(path)
                 return
-        if parts and parts[0] not in sys.stdlib_module_names:
-            for package in packages_distributions().get(parts[0], ())[:1]:
-                self.packages[package] = None
+        others = parts and parts[0] not in sys.stdlib_module_names
+        if others and (package := installed_with(parts[0])):
+            self.packages[package] = None
 
     def _named(self, text: str, places: Iterable[Path]) -> None:
         """Add a file that a text names."""
