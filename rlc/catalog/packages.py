@@ -87,6 +87,7 @@ def too_new(package: str) -> str:
     )
 
 
+@cache
 def _installed(name: str) -> str | None:
     from importlib import metadata
 

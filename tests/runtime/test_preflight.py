@@ -45,7 +45,7 @@ def test_a_version_that_is_too_old_is_named_with_what_it_lacks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     versions = {"tinker": "0.35.0", "tinker-cookbook": "0.5.8"}
-    monkeypatch.setattr("importlib.metadata.version", versions.__getitem__)
+    monkeypatch.setattr("rlc.catalog.packages._installed", versions.__getitem__)
     require_runnable(tiny(train()))
     own = "loss soft { token = -adv * log(1 + ratio) }\n"
     with pytest.raises(RunError, match=r"`soft` needs tinker>=0\.36 \(0\.35\.0 here\)") as refused:

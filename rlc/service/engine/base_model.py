@@ -59,6 +59,7 @@ class BaseModel:
     layers: dict[str, LoraLinear] = field(repr=False)
     device: torch.device
     _merged: OrderedDict[WeightSnapshot, dict[str, Tensor]] = field(factory=OrderedDict, init=False)
+    _used: WeightSnapshot | LoraAdapter | None = field(default=None, init=False)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -88,6 +89,9 @@ class BaseModel:
 
     def use_adapter(self, adapter: LoraAdapter) -> None:
         """Compute with the base weights and an unmerged adapter from now on, as training does."""
+        if adapter is self._used:
+            return
+        self._used = adapter
         for name, layer in self.layers.items():
             layer.merged = None
             layer.pair = adapter.pairs.get(name)
@@ -104,6 +108,9 @@ class BaseModel:
         if adapter is not None and self.dtype != torch.float32:
             self.use_adapter(adapter)
             return
+        if snapshot is self._used:  # each turn of sampling asks
+            return
+        self._used = snapshot
         if adapter is not None:
             if snapshot not in self._merged:
                 while len(self._merged) >= _MERGED_KEPT:
