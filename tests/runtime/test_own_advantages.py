@@ -8,7 +8,7 @@ import pytest
 from plan_recipes import planned, recipe
 from run_support import assert_resumes, metrics, run_new
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.slow]
 
 BRIEF = """
 advantage mine(eps = 1e-6) {
@@ -30,10 +30,16 @@ advantage mine() {
 """
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_it_learns(tmp_path: Path, seed: int) -> None:
     plan = planned(
-        recipe("quickstart") + BRIEF, "main.advantage=mine()", "main.steps=12", seed=seed
+        recipe("quickstart") + BRIEF,
+        "main.advantage=mine()",
+        "main.batch=groups(4, group_size = 8)",
+        "main.optimizer=adam(3e-3)",
+        "main.steps=8",
+        seed=seed,
     )
     run_new(tmp_path / "run", plan)
     rewards = [row["reward/mean"] for row in metrics(tmp_path / "run", "main")]
