@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from freezing import begin_hypothesis, freeze_for_good
 from hypothesis import settings
-from markers import FOREIGN, NEEDS, QUICK, Guard, deselects, marks_of
+from markers import NEEDS, QUICK, Guard, leaves_out, marks_of
 from shared_tls import share_tls_contexts
 from unsynced import sync_nothing
 
@@ -51,10 +51,7 @@ GUARD.install()
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import a file or a folder whose tests are all deselected: it may take seconds to load
     torch, or be without it."""
-    expression = config.option.markexpr
-    if expression == FOREIGN and collection_path.suffix != ".py":
-        return None  # there may be such tests in the folder
-    return deselects(expression, marks_of(collection_path)) or None
+    return leaves_out(config.option.markexpr, collection_path) or None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -97,7 +94,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    for mark in sorted(marks_of(item.path.parent)):
+    for mark in sorted(marks_of(item.path) - {mark.name for mark in item.iter_markers()}):
         item.add_marker(mark)
     if not NEEDS & {mark.name for mark in item.iter_markers()}:
         item.add_marker(QUICK)

@@ -6,7 +6,7 @@ import socket
 import sys
 
 import pytest
-from markers import TESTS, Guard, deselects, marks_of
+from markers import TESTS, Guard, deselects, leaves_out, marks_of
 
 
 @pytest.fixture
@@ -41,6 +41,7 @@ def test_markers_of_a_file_are_known_without_importing_it() -> None:
     assert marks_of(TESTS / "service/server/test_serve_protocol.py") == {"engine", "server"}
     assert marks_of(TESTS / "service/server") == {"engine", "server"}
     assert marks_of(TESTS / "runtime/journal/test_kill.py") == {"plain", "kill", "slow"}
+    assert marks_of(TESTS / "service/hosted/test_hosted_faults.py") == {"plain", "server", "slow"}
     assert marks_of(TESTS / "runtime") == marks_of(TESTS / "test_house.py") == set()
 
 
@@ -60,6 +61,23 @@ def test_markers_of_a_file_are_known_without_importing_it() -> None:
 )
 def test_files_are_left_out_only_where_that_is_certain(expression: str, left_out: bool) -> None:
     assert deselects(expression, {"engine"}) is left_out
+
+
+@pytest.mark.parametrize(
+    ("expression", "folder", "left_out"),
+    [
+        ("not engine", "service/server", True),
+        ("not engine", "service/hosted", False),  # there are files of another mark
+        ("not engine and not server and not plain", "service/server", True),
+        ("quick", "service/hosted", True),
+        ("quick", "support", False),
+        ("", "foreign", True),
+    ],
+)
+def test_a_folder_is_left_out_where_all_its_files_are(
+    expression: str, folder: str, left_out: bool
+) -> None:
+    assert leaves_out(expression, TESTS / folder) is left_out
 
 
 @pytest.mark.parametrize(

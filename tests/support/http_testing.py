@@ -11,7 +11,7 @@ from attrs import frozen
 from server_account import Account
 from server_recordings import Recordings
 
-from rlc.service.engine import open_engine
+import rlc.service.engine
 from rlc.service.http import Server, on_a_thread
 from rlc.service.server.app import build_app
 from rlc.service.server.backend import Backend, load_models
@@ -53,7 +53,8 @@ def running(
     custom_losses: bool = True,
 ) -> Iterator[Running]:
     """As `running_server`, with the server's state."""
-    engine = open_engine(checkpoints, device="cpu", threads=1, continuous=True)
+    opens = rlc.service.engine.open_engine  # or that of the double, if a test wants it
+    engine = opens(checkpoints, device="cpu", threads=1, continuous=True)
     try:
         names = models or {"tiny": "tiny", "Qwen/Qwen3-8B": "tiny"}
         served = asyncio.run(load_models(engine, names))

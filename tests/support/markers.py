@@ -48,8 +48,16 @@ def marks_of(path: Path) -> frozenset[str]:
     }
     if path.suffix == ".py" and path.name.startswith("test_"):
         for line in re.findall(r"^pytestmark = (.+)$", path.read_text(encoding="utf-8"), re.M):
-            marks |= set(re.findall(r"pytest\.mark\.(\w+)", line))
+            own = set(re.findall(r"pytest\.mark\.(\w+)", line))
+            marks = own | (marks - {"engine"} if "plain" in own else marks)
     return frozenset(marks)
+
+
+def leaves_out(expression: str, path: Path) -> bool:
+    """Return whether a marker expression rules out a file of tests, or all of a folder's."""
+    files = path.rglob("test_*.py") if path.is_dir() else [path]
+    ruled_out = [deselects(expression, marks_of(file)) for file in files]
+    return bool(ruled_out) and all(ruled_out)
 
 
 def deselects(expression: str, marks: Iterable[str]) -> bool:

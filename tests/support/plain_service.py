@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from unittest.mock import patch
 
 import numpy as np
@@ -37,9 +37,11 @@ from rlc.service import tiny
 from rlc.service.engine.checkpoints import CheckpointStore, Description, Kind
 from rlc.service.engine.lora import LoraSpec
 from rlc.service.engine.losses import BuiltinLoss
+from rlc.service.engine.service import ModelFacts
 from rlc.service.engine.waves import PendingRequest, WaveWorker, attempt
 from rlc.service.interface import LossHandle, MappedAwaitable, ServiceError
 
+T = TypeVar("T")
 Floats = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
@@ -269,9 +271,13 @@ class PlainSamplingClient:
         sampling_params: types.SamplingParams,
         include_prompt_logprobs: bool = False,
         topk_prompt_logprobs: int = 0,
-        *,
+        prompt_logprobs_last_n: int | None = None,
         topk_sample_logprobs: int = 0,
+        target_prompt_logprobs: types.TensorData | None = None,
+        prompt_alt_tokens_k: int = 0,
     ) -> Awaitable[types.SampleResponse]:
+        if prompt_logprobs_last_n or target_prompt_logprobs or prompt_alt_tokens_k:
+            raise ServiceError("A table of numbers scores whole prompts, and their own tokens.")
         seed = sampling_params.seed
         return self.service.worker.sample(
             Request(
@@ -306,7 +312,7 @@ class PlainTrainingClient:
     square: Floats = field(factory=lambda: table().fresh_weights())
     steps: int = 0
     gradient: Floats | None = field(default=None, init=False)
-    _model: str | None = field(default=None, init=False)  # the folder of its checkpoints
+    model: str | None = field(default=None, kw_only=True)  # the folder of its checkpoints
 
     def forward(
         self,
@@ -338,15 +344,22 @@ class PlainTrainingClient:
         return self.service.worker.submit(lambda: self._step(optim_params))
 
     def save_state(
-        self, name: str, ttl_seconds: int | None = None, overwrite: bool = False
+        self,
+        name: str,
+        ttl_seconds: int | None = None,
+        overwrite: bool = False,
+        user_metadata: dict[str, str] | None = None,
     ) -> Awaitable[types.SaveWeightsResponse]:
-        save = partial(self._save, "weights", name, ttl_seconds, overwrite)
+        save = partial(self._save, "weights", name, ttl_seconds, overwrite, user_metadata)
         return self.service.worker.submit(lambda: types.SaveWeightsResponse(path=save()))
 
     def save_weights_for_sampler(
-        self, name: str, ttl_seconds: int | None = None
+        self,
+        name: str,
+        ttl_seconds: int | None = None,
+        user_metadata: dict[str, str] | None = None,
     ) -> Awaitable[types.SaveWeightsForSamplerResponse]:
-        save = partial(self._save, "sampler_weights", name, ttl_seconds, False)
+        save = partial(self._save, "sampler_weights", name, ttl_seconds, False, user_metadata)
         return self.service.worker.submit(lambda: types.SaveWeightsForSamplerResponse(path=save()))
 
     def save_weights_and_get_sampling_client(
@@ -420,16 +433,24 @@ class PlainTrainingClient:
         self.weights = kept * self.weights - moved
         return types.OptimStepResponse(metrics={"grad_norm": norm})
 
-    def _save(self, kind: Kind, name: str, ttl_seconds: int | None, overwrite: bool) -> str:
-        if self._model is None:
-            self._model = self.service.store.claim_model()
+    def _save(
+        self,
+        kind: Kind,
+        name: str,
+        ttl_seconds: int | None,
+        overwrite: bool,
+        user_metadata: dict[str, str] | None,
+    ) -> str:
+        if self.model is None:
+            self.model = self.service.store.claim_model()
         arrays = {"adapter/table": self.weights}
         if kind == "weights":
             arrays |= {"adam_mean/table": self.mean, "adam_square/table": self.square}
         steps = self.steps if kind == "weights" else None
         expires_at = self.service.store.expiry(ttl_seconds)
-        description = Description(TINY, "a table of numbers", self.spec, steps, expires_at)
-        return self.service.store.save(self._model, kind, name, arrays, description, overwrite)
+        about = "a table of numbers", self.spec, steps, expires_at, user_metadata
+        description = Description(TINY, *about)
+        return self.service.store.save(self.model, kind, name, arrays, description, overwrite)
 
 
 @define(eq=False)
@@ -450,16 +471,17 @@ class PlainService:
         train_attn: bool = True,
         train_unembed: bool = True,
         user_metadata: dict[str, str] | None = None,
+        model: str | None = None,
     ) -> Awaitable[PlainTrainingClient]:
         def create() -> PlainTrainingClient:
             require_tiny(base_model)
             spec = LoraSpec(rank, train_mlp, train_attn, train_unembed)
-            return PlainTrainingClient(self, spec)
+            return PlainTrainingClient(self, spec, model=model)
 
         return self.worker.submit(create)
 
     def create_training_client_from_state_with_optimizer(
-        self, path: str, user_metadata: dict[str, str] | None = None
+        self, path: str, user_metadata: dict[str, str] | None = None, model: str | None = None
     ) -> Awaitable[PlainTrainingClient]:
         def create() -> PlainTrainingClient:
             saved = self.store.load(path)
@@ -473,17 +495,18 @@ class PlainService:
                 arrays["adam_mean/table"],
                 arrays["adam_square/table"],
                 steps,
+                model=model,
             )
 
         return self.worker.submit(create)
 
     def create_training_client_from_state(
-        self, path: str, user_metadata: dict[str, str] | None = None
+        self, path: str, user_metadata: dict[str, str] | None = None, model: str | None = None
     ) -> Awaitable[PlainTrainingClient]:
         def create() -> PlainTrainingClient:
             saved = self.store.load(path)
             lora = saved.description.lora
-            return PlainTrainingClient(self, lora, saved.arrays["adapter/table"])
+            return PlainTrainingClient(self, lora, saved.arrays["adapter/table"], model=model)
 
         return self.worker.submit(create)
 
@@ -515,7 +538,17 @@ class PlainService:
         raise ServiceError("A table of numbers computes no custom losses.")
 
     def delete_checkpoint(self, path: str) -> Awaitable[None]:
-        return self.worker.submit(lambda: self.store.delete(path))
+        return self.in_turn(lambda store: store.delete(path))
+
+    def in_turn(self, work: Callable[[CheckpointStore], T]) -> Awaitable[T]:
+        """Do something with the checkpoints between two requests."""
+        return self.worker.submit(lambda: work(self.store))
+
+    def facts(self, base_model: str) -> Awaitable[ModelFacts]:
+        """What a server says of the model."""
+        require_tiny(base_model)
+        end = frozenset({table().end})
+        return self.worker.submit(lambda: ModelFacts(CONTEXT, "table", tiny.path(), end))
 
     def close(self) -> None:
         """Finish what was submitted, and end the thread."""

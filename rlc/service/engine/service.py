@@ -110,6 +110,10 @@ class LocalTrainingClient:
     _store: CheckpointStore
     _model: str | None = None  # the folder of its checkpoints, once it has one
 
+    @property
+    def spec(self) -> LoraSpec:
+        return self.trainer.adapter.spec
+
     def forward(
         self, data: list[types.Datum], loss_fn: str | CustomLoss, loss_fn_config: LossConfig = None
     ) -> Awaitable[types.ForwardBackwardOutput]:

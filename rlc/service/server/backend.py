@@ -132,7 +132,7 @@ class ServedAdapter:
 
     @property
     def lora(self) -> LoraSpec:
-        return self.client.trainer.adapter.spec
+        return self.client.spec
 
 
 @define(eq=False)

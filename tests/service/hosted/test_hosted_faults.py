@@ -22,7 +22,7 @@ from rlc.service.http import Server
 from rlc.service.interface import ServiceLostError
 from rlc.service.server.faults import Faults
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.server, pytest.mark.slow]
 
 OVERLAPS = {
     "synchronous": {"main__overlap": "synchronous()"},

@@ -21,16 +21,17 @@ import safetensors.numpy
 from attrs import frozen
 from engine_tinker import FAULTS, MODEL, EngineTinker, engine_tinker
 from hosted_support import hosted_plan, with_model
+from plain_service import PlainSamplingClient
 from tinker import types
 
+from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.summary import Observer, Summary
-from rlc.service.engine.service import LocalSamplingClient
 from rlc.service.hosted.connect import connect_service
 from rlc.service.interface import ServiceError, ServiceLostError
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.plain, pytest.mark.server]
 
 KEY = "tml-a-key-for-tests"
 
@@ -115,9 +116,13 @@ def _key(monkeypatch: pytest.MonkeyPatch, _own_credentials: None) -> None:
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """What the job comes to on the embedded engine."""
-    path = tmp_path_factory.mktemp("here") / "run"
-    plan = with_model(hosted_plan(), base="tiny", service="local", context=8192)
+    """What the job comes to on the double in this process."""
+    return in_process(tmp_path_factory.mktemp("here") / "run", hosted_plan())
+
+
+def in_process(path: Path, job: Plan) -> Outcome:
+    """What a job comes to without a server."""
+    plan = with_model(job, base="tiny", service="local", context=8192)
     return outcome(path, path / "checkpoints", run(RunFolder.create(path, plan)))
 
 
@@ -126,7 +131,9 @@ def through(server: EngineTinker, folder: RunFolder) -> Outcome:
     return outcome(folder.path, server.root, run(folder, server))
 
 
-def test_a_run_is_the_same_through_the_sdk(tmp_path: Path, here: Outcome) -> None:
+@pytest.mark.engine
+def test_a_run_is_the_same_through_the_sdk(tmp_path: Path) -> None:
+    here = in_process(tmp_path / "here", hosted_plan())
     with engine_tinker(tmp_path / "server") as server:
         told = through(server, RunFolder.create(tmp_path / "run", hosted_plan()))
         assert_same(told, here)
@@ -139,12 +146,7 @@ def test_a_loss_of_recorded_sequences_is_the_same_through_the_sdk(tmp_path: Path
         main__loss="stable_reinforce(kl_coeff = 0.1)",
         main__overlap="asynchronous(max_staleness = 2)",
     )
-    plan = with_model(far, base="tiny", service="local", context=8192)
-    here = outcome(
-        tmp_path / "here",
-        tmp_path / "here" / "checkpoints",
-        run(RunFolder.create(tmp_path / "here", plan)),
-    )
+    here = in_process(tmp_path / "here", far)
     with engine_tinker(tmp_path / "server") as server:
         told = through(server, RunFolder.create(tmp_path / "run", far))
         assert_same(told, here)
@@ -207,6 +209,7 @@ def test_the_key_is_written_nowhere(tmp_path: Path) -> None:
         assert path.is_dir() or KEY.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.engine  # whose steps cost about the same
 def test_a_budget_stops_with_a_checkpoint_and_counts_every_token(tmp_path: Path) -> None:
     plan = hosted_plan(main__budget="$0.001", main__steps="40", main__save="every(20)")
     with engine_tinker(tmp_path / "server") as server:
@@ -284,14 +287,14 @@ def test_a_server_that_cannot_delete_is_said_once(tmp_path: Path) -> None:
 def test_a_server_that_repeats_its_samples_is_worked_around(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = LocalSamplingClient.sample
+    real = PlainSamplingClient.sample
 
-    async def repeat(client: LocalSamplingClient, *request: Any) -> types.SampleResponse:
+    async def repeat(client: PlainSamplingClient, *request: Any) -> types.SampleResponse:
         prompt, count, *rest = request
         response = await real(client, prompt, 1, *rest)
         return replace(response, sequences=list(response.sequences) * count)
 
-    monkeypatch.setattr(LocalSamplingClient, "sample", repeat)
+    monkeypatch.setattr(PlainSamplingClient, "sample", repeat)
     watcher = Watcher()
     with engine_tinker(tmp_path / "server") as server:
         run(RunFolder.create(tmp_path / "run", hosted_plan(main__steps="1")), server, watcher)

@@ -17,7 +17,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.summary import Observer, Summary
 from rlc.service.hosted.connect import connect_service
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.plain, pytest.mark.server]
 
 STAGES = """
 model policy { base = "Qwen/Qwen3-8B"  lora_rank = 4  renderer = qwen3_instruct }
