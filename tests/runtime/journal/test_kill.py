@@ -86,7 +86,7 @@ def test_ctrl_c_ends_a_run_twice_at_once_and_it_can_be_resumed(
     longer = folder / "longer.rl"
     text = recipe.read_text(encoding="utf-8")
     assert "steps = 6" in text
-    longer.write_text(text.replace("steps = 6", "steps = 40"), encoding="utf-8")
+    longer.write_text(text.replace("steps = 6", "steps = 20"), encoding="utf-8")
     expected = undisturbed(longer, folder / "longer")
     for times in (1, 2):
         victim = Victim(longer, tmp_path / f"run{times}", tmp_path / f"log{times}")

@@ -88,9 +88,7 @@ def test_each_time_is_priced_as_a_forward_pass() -> None:
     assert bill(heldout="none", every="none").get("evaluation", 0.0) == 0.0
 
 
-@pytest.mark.engine
 @pytest.mark.server
-@pytest.mark.slow
 def test_on_a_server_it_is_the_same_loss(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINKER_API_KEY", "tml-local")
     (here / "recipe.rl").write_text(TINY + stage())

@@ -217,9 +217,7 @@ def sampled_tokens(sequence: dict[str, Any]) -> list[int]:
     return [token for token, turn in pairs if turn >= 0]
 
 
-@pytest.mark.engine
 @pytest.mark.server
-@pytest.mark.slow
 def test_on_a_server_they_are_written_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,9 +140,7 @@ def test_an_agent_is_kept_with_what_it_might_have_said(
             assert topk.token_ids.shape == (sequence.turns.count(number), 5)
 
 
-@pytest.mark.engine
 @pytest.mark.server
-@pytest.mark.slow
 def test_on_a_server_it_is_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINKER_API_KEY", "tml-local")
     (tmp_path / "recipe.rl").write_text(TINY + student("policy", steps="2"))

@@ -241,18 +241,16 @@ def test_a_system_message_of_the_data_gives_way() -> None:
     assert ViewChange().first(said) == said
 
 
-@pytest.mark.engine
 @pytest.mark.server
-@pytest.mark.slow
 def test_on_a_server_it_is_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There a group is scored as soon as it is played, while others still are."""
     monkeypatch.setenv("TINKER_API_KEY", "tml-local")
     text = TINY + BRIEF + student(steps="2", overlap="streamed(minibatches = 2)")
     (tmp_path / "recipe.rl").write_text(text)
-    served = rlc.load(tmp_path / "recipe.rl", service="tinker")
+    served = rlc.load(tmp_path / "recipe.rl", service="tinker", seed=2)
     with running_server(tmp_path / "served") as url:
         rlc.run(served, run_dir=tmp_path / "far", base_url=url)
-    rlc.run(tmp_path / "recipe.rl", run_dir=tmp_path / "near")
+    rlc.run(rlc.load(tmp_path / "recipe.rl", seed=2), run_dir=tmp_path / "near")
     far, near = (metrics(tmp_path / where, "student") for where in ("far", "near"))
     for one, other in zip(far, near, strict=True):
         assert one["tokens/teacher"] == other["tokens/teacher"]
