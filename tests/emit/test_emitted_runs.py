@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import processes
 import pytest
-from http_testing import running_server
+from http_testing import one_of_each
 from paths import ROOT
 
-import rlc.service.engine  # noqa: F401 (before anything imports torch)
+import rlc.service.engine  # before anything imports torch
 from rlc.compile.recipe import compile_source
 from rlc.emit.script.program import script
 from rlc.lang.source import Source
@@ -20,9 +21,8 @@ from rlc.plan.records import Plan
 from rlc.runtime.job import Job
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.summary import Observer
-from rlc.service.engine import open_engine
 
-pytestmark = [pytest.mark.engine, pytest.mark.server, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.server, pytest.mark.slow]
 
 TINY = "rlc/service/tiny/weights"  # a name that is a folder: where the cookbook finds a tokenizer
 
@@ -84,10 +84,15 @@ sft main {{
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("served")
-    with running_server(folder, models={"tiny": "tiny", TINY: "tiny", f"./{TINY}": "tiny"}) as url:
-        yield url
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    models = {"tiny": "tiny", TINY: "tiny", f"./{TINY}": "tiny"}
+    with one_of_each(tmp_path_factory.mktemp("served"), models) as start:
+        yield start
+
+
+@pytest.fixture
+def server(servers: Callable[[], str]) -> str:
+    return servers()
 
 
 def plan_of(text: str, base: str = "tiny", **more: str) -> Plan:
@@ -111,15 +116,21 @@ def metrics_of(path: Path) -> list[dict[str, float]]:
 
 
 def run_here(plan: Plan, path: Path) -> list[dict[str, float]]:
-    """The metrics of the same plan on the embedded engine."""
+    """The metrics of the same plan in this process."""
     folder = RunFolder.create(path, plan)
-    service = open_engine(folder.path / "checkpoints", device="cpu", threads=1)
+    opens = rlc.service.engine.open_engine  # or that of the double
+    service = opens(folder.path / "checkpoints", device="cpu", threads=1)
     try:
         asyncio.run(Job(folder, service, Observer()).run())
     finally:
         folder.close()
         service.close()
     return metrics_of(path / "metrics.jsonl")
+
+
+def on_engine(*texts: str, **more: str) -> Any:
+    """A case that needs the engine: the double computes no losses of a recipe's own."""
+    return pytest.param(plan_of(*texts, **more), marks=pytest.mark.engine)
 
 
 @pytest.mark.parametrize(
@@ -137,10 +148,10 @@ def run_here(plan: Plan, path: Path) -> list[dict[str, float]]:
         ),
         plan_of(WAVES),
         plan_of(NAMED),
-        plan_of(
+        on_engine(
             SEQUENCES + JOB, advantage="grpo()", aggregate="seq_mean_token_mean()", loss="shared"
         ),
-        plan_of(PULLED + JOB, advantage="grpo()", aggregate="token_mean()", loss="pulled"),
+        on_engine(PULLED + JOB, advantage="grpo()", aggregate="token_mean()", loss="pulled"),
     ],
     ids=["episodes", "turns-over-env", "waves", "named-sequences", "own-sequences", "own-pulled"],
 )
@@ -184,12 +195,14 @@ def test_the_script_of_a_supervised_stage_repeats_the_run(
             assert theirs["loss/mean"] == pytest.approx(own["loss/mean"], rel=1e-4)
 
 
+@pytest.mark.engine
 def test_the_low_level_example_trains(server: str, tmp_path: Path) -> None:
     example = str(ROOT / "examples" / "gem_low_level.py")
     told = run_script(server, tmp_path, example, "--steps", "2", "--num-env", "4", "--batch", "8")
     assert told.count("return") == 2
 
 
+@pytest.mark.engine
 def test_the_cookbook_example_trains(server: str, tmp_path: Path) -> None:
     example = str(ROOT / "examples" / "gem_cookbook.py")
     sizes = ("n_batches=2", "groups_per_batch=2", "group_size=2", "log_path=log")
@@ -198,6 +211,7 @@ def test_the_cookbook_example_trains(server: str, tmp_path: Path) -> None:
     assert len([line for line in lines if "env/all/reward/total" in line]) == 2
 
 
+@pytest.mark.engine
 def test_the_supervised_example_trains(server: str, tmp_path: Path) -> None:
     example = str(ROOT / "examples" / "sft_cookbook.py")
     run_script(server, tmp_path, example, "n_batches=6", "batch_size=8", "log_path=log")

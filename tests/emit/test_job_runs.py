@@ -22,15 +22,15 @@ from rlc.api import Recipe
 from rlc.emit.job.folder import emit_job
 from rlc.runtime.start import run_plan
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 # A stage of each kind, a judge, code of one's own.
 SERVED = ("warm_start", "preferences", "judged", "python_environment")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_server(tmp_path_factory.mktemp("served"), models={"tiny": "tiny"}) as url:
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    with running_server(tmp_path / "served", models={"tiny": "tiny"}) as url:
         yield url
 
 
@@ -38,6 +38,7 @@ def metrics_of(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.plain
 @pytest.mark.server
 @pytest.mark.parametrize("name", SERVED)
 def test_a_job_gives_the_rewards_of_the_run(
@@ -89,11 +90,12 @@ def run_bare(python: Path, job: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.engine
 @pytest.mark.kill
 def test_a_job_runs_in_a_fresh_environment_and_goes_on_where_it_is_moved(
     bare: Path, tmp_path: Path
 ) -> None:
-    asked = Recipe(str(RECIPES / "python_environment.rl"), ("main.steps=4",))
+    asked = Recipe(str(RECIPES / "python_environment.rl"), ("main.steps=4", "main.batch=groups(2, group_size = 4)"))
     compiled = asked.compile()
     assert compiled.plan is not None
     job = tmp_path / "first" / "job"
@@ -126,6 +128,7 @@ def test_a_job_runs_in_a_fresh_environment_and_goes_on_where_it_is_moved(
     assert len(ours) == 4
 
 
+@pytest.mark.engine
 def test_a_sweep_runs_as_a_job(tmp_path: Path) -> None:
     recipe = tmp_path / "project" / "rates.rl"
     recipe.parent.mkdir()

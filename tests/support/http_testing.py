@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 from attrs import frozen
+from plain_service import is_plain
 from server_account import Account
 from server_recordings import Recordings
 
@@ -41,6 +43,19 @@ def running_server(
     """
     with running(checkpoints, faults, latency, models) as server:
         yield server.url
+
+
+@contextmanager
+def one_of_each(folder: Path, models: Mapping[str, str]) -> Iterator[Callable[[], str]]:
+    """What returns the base URL of a server on the engine, or for a test that wants it on the
+    double; each is started when first asked for."""
+    with ExitStack() as stack:
+
+        @cache
+        def start(plain: bool) -> str:
+            return stack.enter_context(running_server(folder / f"plain-{plain}", models=models))
+
+        yield lambda: start(is_plain())
 
 
 @contextmanager

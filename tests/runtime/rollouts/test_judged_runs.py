@@ -446,10 +446,10 @@ def test_a_judge_teaches(tmp_path: Path) -> None:
             tmp_path,
             at(judge),
             "judged(likes)",
-            batch="groups(2, group_size = 16)",
+            batch="groups(2, group_size = 12)",
             sampling="sample(max_tokens = 12)",
-            optimizer="adam(3e-3)",
-            steps="25",
+            optimizer="adam(6e-3)",
+            steps="14",
         )
         run_new(tmp_path / "run", plan)
     rewards = [record["reward/mean"] for record in metrics(tmp_path / "run", "main")]

@@ -45,13 +45,13 @@ def student(**fields: str) -> str:
 EXPERT = train(
     "expert",
     env="spell",
-    batch="groups(8, group_size = 8)",
+    batch="groups(6, group_size = 6)",
     sampling="sample(max_tokens = 16)",
-    optimizer="adam(5e-3)",
-    steps="12",
+    optimizer="adam(8e-3)",
+    steps="8",
 )
 BRIEF = train("expert", steps="2", optimizer="adam(3e-2)")
-LEARNS = {"env": "spell", "batch": "groups(48, group_size = 1)", "optimizer": "adam(5e-3)"}
+LEARNS = {"env": "spell", "batch": "groups(24, group_size = 1)", "optimizer": "adam(8e-3)"}
 
 
 # What `reverse_kl` adds to the advantages, as an advantage.
@@ -77,7 +77,7 @@ def test_an_advantage_that_reads_the_teacher_is_distillation(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_student_reaches_its_teacher_without_a_reward(tmp_path: Path) -> None:
     """Every reward is 0 to the student, and it does what the teacher was rewarded for."""
-    job = tiny(EXPERT, student(**LEARNS, steps="12"))
+    job = tiny(EXPERT, student(**LEARNS, steps="8"))
     run_new(tmp_path / "run", job)
     taught, learnt = metrics(tmp_path / "run", "expert"), metrics(tmp_path / "run", "student")
     level = fmean(record["reward/mean"] for record in taught[-3:])
