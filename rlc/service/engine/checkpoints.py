@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -281,9 +282,17 @@ def _write(file: Path, arrays: Arrays, description: Description, overwrite: bool
 def _digest(arrays: Arrays) -> str:
     digest = hashlib.sha256()
     for key in sorted(arrays):
-        digest.update(f"{key} {arrays[key].shape} {arrays[key].dtype}\n".encode())
-        digest.update(np.ascontiguousarray(arrays[key]).tobytes())
+        array = np.ascontiguousarray(arrays[key])
+        digest.update(f"{key} {arrays[key].shape} {_dtype_name(array.dtype)}\n".encode())
+        digest.update(array.reshape(-1))
     return digest.hexdigest()
+
+
+@cache
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    """Return the name of a dtype, which NumPy takes as long to write as a small array to be
+    hashed."""
+    return str(dtype)
 
 
 def peft_key(layer: str, part: str) -> str:

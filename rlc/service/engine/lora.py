@@ -206,7 +206,8 @@ class LoraAdapter:
 def trained_shapes(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> dict[str, tuple[int, int]]:
     """Return (outputs, inputs) of each layer that ``spec`` trains, in the model's order. Raise
     ServiceError if the model has no layer of a kind that ``spec`` asks for."""
-    missing = spec.kinds - {layer.kind for layer in layers.values()}
+    trained = spec.kinds
+    missing = trained - {layer.kind for layer in layers.values()}
     if missing:
         raise ServiceError(
             f"This model has no linear layers to train as {', '.join(sorted(missing))}; "
@@ -215,5 +216,5 @@ def trained_shapes(layers: Mapping[str, LoraLinear], spec: LoraSpec) -> dict[str
     return {
         name: (layer.weight.shape[0], layer.weight.shape[1])
         for name, layer in layers.items()
-        if layer.kind in spec.kinds
+        if layer.kind in trained
     }

@@ -389,6 +389,7 @@ def test_the_samples_of_an_evaluation_are_compared(tmp_path: Path) -> None:
     assert metrics(tmp_path / "run", "held")[0]["eval/held/mean_reward"] == pytest.approx(0.5)
 
 
+@pytest.mark.engine
 def test_the_projects_own_server_is_an_endpoint(tmp_path: Path) -> None:
     """The tiny model answers there, and is no judge."""
     with running_server(tmp_path / "served") as url:
