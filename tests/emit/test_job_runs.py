@@ -95,7 +95,10 @@ def run_bare(python: Path, job: Path, *options: str) -> subprocess.Popen[str]:
 def test_a_job_runs_in_a_fresh_environment_and_goes_on_where_it_is_moved(
     bare: Path, tmp_path: Path
 ) -> None:
-    asked = Recipe(str(RECIPES / "python_environment.rl"), ("main.steps=4", "main.batch=groups(2, group_size = 4)"))
+    asked = Recipe(
+        str(RECIPES / "python_environment.rl"),
+        ("main.steps=4", "main.batch=groups(2, group_size = 4)"),
+    )
     compiled = asked.compile()
     assert compiled.plan is not None
     job = tmp_path / "first" / "job"

@@ -39,13 +39,13 @@ MEAN = "loss mean_ratio { sequence = -mean(min(ratio, 2)) * mean(adv) * sigmoid(
 def test_a_run_that_is_stopped_goes_on_to_the_same_end(
     declared: str, loss: str, fields: dict[str, str], tmp_path: Path
 ) -> None:
-    job = tiny(declared, train(loss=loss, **fields))
-    assert_resumes(job, ("main", 2), tmp_path / "stopped")
+    job = tiny(declared, train(env="spell", steps="3", loss=loss, **fields))
+    assert_resumes(job, ("main", 1), tmp_path / "stopped")
 
 
 def test_a_loss_of_ones_own_learns(tmp_path: Path) -> None:
     text = recipe("spell_backward").replace("importance_sampling()", "gated(tau = 1.5)")
-    fewer = {"main.steps": "12", "main.batch": "groups(6, group_size = 8)", "learning_rate": "3e-3"}
+    fewer = {"main.steps": "8", "main.batch": "groups(6, group_size = 8)", "learning_rate": "5e-3"}
     run_new(tmp_path / "run", compiled(text + GATE, fewer))
     rewards = [step["reward/mean"] for step in metrics(tmp_path / "run")]
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 0.1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import runpy
 import sys
+import termios
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
@@ -75,6 +78,28 @@ def run_script(command: Sequence[str], folder: Path, environment: Mapping[str, s
     told = log.read_text(encoding="utf-8")
     assert process.exitcode == 0, told[-3_000:]
     return told
+
+
+def on_terminal(terminal: Connection, body: Callable[..., object], *args: Any) -> None:
+    """Call ``body`` on a terminal, whose Ctrl-C is a signal to this process."""
+    os.setsid()
+    fcntl.ioctl(terminal.fileno(), termios.TIOCSCTTY, 0)
+    for fd in (0, 1, 2):
+        os.dup2(terminal.fileno(), fd)
+    terminal.close()
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)  # it was closed
+    body(*args)
+
+
+def command(words: list[str]) -> None:
+    """The command line, on the double."""
+    from plain_service import plain_service
+
+    from rlc.cli.main import entry
+
+    sys.argv = ["rlc", *words]
+    with plain_service():
+        entry()
 
 
 def script(

@@ -9,6 +9,7 @@ from xdist.scheduler import LoadFileScheduling
 _TOGETHER = {
     "a model that is trained to call a tool": ("tests/service/inference/",),
     "a process that has imported everything, of which others are forked": (
+        "tests/cli/live/test_observers.py",
         "tests/cli/test_run.py",
         "tests/cli/test_serve_command.py",
         "tests/emit/test_emitted_runs.py",

@@ -8,10 +8,10 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ import made_up_runs
 import pytest
 from live_states import FOLDER, GUESSES, game, learnt_from_data, step_metrics
 from made_up_runs import write_lines
-from paths import ROOT
+from paths import RECIPES
+from processes import command, fork, on_terminal
 from rich.console import Console
 from terminal import Terminal
 
@@ -205,24 +206,11 @@ print("the end")
 class Pseudo:
     """A process on a real pseudo terminal, and what it has written so far."""
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, log: Path, body: Callable[..., object], *args: Any) -> None:
         self.master, slave = pty.openpty()
         self.resize(24, 80)
-        environment = {k: v for k, v in os.environ.items() if k not in ("CI", "NO_COLOR")}
-        environment |= {"TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path)}
-        for name in ("COLUMNS", "LINES"):
-            environment.pop(name, None)
-        self.process = subprocess.Popen(
-            command,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=environment,
-            cwd=ROOT,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
-        )
-        os.close(slave)
+        with Connection(slave) as terminal:  # closed here once the process has it
+            self.process = fork(log, on_terminal, terminal, body, *args)
         self.text = ""
 
     def resize(self, lines: int, columns: int) -> None:
@@ -245,7 +233,7 @@ class Pseudo:
             while True:
                 self.text += self._read()
         except EOFError:
-            self.process.wait()
+            self.process.join()
             return self.text
 
     def _read(self) -> str:
@@ -259,23 +247,27 @@ class Pseudo:
 
 
 @pytest.fixture
-def pseudo() -> Iterator[Any]:
+def pseudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("CI", "NO_COLOR", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
     running = list[Pseudo]()
 
-    def start(*command: str) -> Pseudo:
-        running.append(Pseudo(*command))
+    def start(body: Callable[..., object], *args: Any) -> Pseudo:
+        running.append(Pseudo(tmp_path / "log", body, *args))
         return running[-1]
 
     yield start
     for one in running:
         one.process.kill()
-        one.process.wait()
+        one.process.join()
         os.close(one.master)
 
 
+@pytest.mark.plain  # as all that is forked
 @pytest.mark.slow
 def test_a_real_terminal_that_is_resized_and_typed_on_stays_clean(pseudo: Any) -> None:
-    run = pseudo(sys.executable, "-c", CHILD)
+    run = pseudo(exec, CHILD)
     run.until("opening the service")
     run.type(b"\r")
     run.until("step 7 of 9")
@@ -288,7 +280,7 @@ def test_a_real_terminal_that_is_resized_and_typed_on_stays_clean(pseudo: Any) -
     run.until("training")
     run.type(b"\r")
     written = run.end()
-    assert run.process.returncode == 0
+    assert run.process.exitcode == 0
     before, after = written.split("\x1b[?1049l")
     assert before.startswith("\x1b[?1049h")
     terminal = Terminal(80)
@@ -303,16 +295,16 @@ def test_a_real_terminal_that_is_resized_and_typed_on_stays_clean(pseudo: Any) -
     assert written.rfind("\x1b[?25h") > written.rfind("\x1b[?25l")  # there is a cursor again
 
 
+@pytest.mark.plain
 @pytest.mark.slow
-@pytest.mark.engine
 def test_ctrl_c_leaves_the_last_state_and_how_to_go_on(pseudo: Any, tmp_path: Path) -> None:
     small = ["--set", "main.batch=groups(2, group_size = 2)", "--set", "main.steps=9_000"]
     folder = ["--run-dir", str(tmp_path / "run")]
-    run = pseudo(sys.executable, "-m", "rlc", "run", "recipes/quickstart.rl", *small, *folder)
+    run = pseudo(command, ["run", str(RECIPES / "quickstart.rl"), *small, *folder])
     run.until("step [1-9][0-9]* of 9,000")
     run.type(b"\x03")
     written = run.end()
-    assert run.process.returncode == 130
+    assert run.process.exitcode == 130
     terminal = Terminal(80)
     terminal.feed(written)
     left = "\n".join(terminal.lines)

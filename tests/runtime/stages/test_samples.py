@@ -173,10 +173,10 @@ def test_sampling_stops_at_the_budget_of_its_stage(tmp_path: Path) -> None:
 @pytest.mark.engine
 def test_rounds_of_learning_from_ones_own_successes(tmp_path: Path) -> None:
     """The control is the model as it is: rounds without a gradient of any reward."""
-    wide = {"batch": "20", "steps": "6", "optimizer": "adam(3e-3)"}
-    first = sampled("samples_per_task = 4, per_task = 2", **wide).replace("n = 8", "n = 60")
+    wide = {"batch": "12", "steps": "5", "optimizer": "adam(5e-3)"}
+    first = sampled("samples_per_task = 4, per_task = 2", **wide).replace("n = 8", "n = 30")
     second = first.replace("warmup", "again").replace("policy", "warmup")
-    held = {"env": "spell", "tasks": "40", "sampling": "sample(max_tokens = 16)"}
+    held = {"env": "spell", "tasks": "24", "sampling": "sample(max_tokens = 16)"}
     stages = [block("eval", name, {"model": name_of, **held}) for name, name_of in EVALUATED]
     summary = run_new(tmp_path / "run", tiny(first, second, *stages))
     found = {one.name: one.metrics["mean_reward"] for one in summary.evaluations}
