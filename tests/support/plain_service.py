@@ -320,7 +320,7 @@ class PlainTrainingClient:
         loss_fn: str,
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
-        return self.service.worker.submit(lambda: self._run(data, loss_fn, loss_fn_config)[0])
+        return self.service.worker.submit(lambda: self.passed(data, loss_fn, loss_fn_config)[0])
 
     def forward_backward(
         self,
@@ -329,8 +329,8 @@ class PlainTrainingClient:
         loss_fn_config: Mapping[str, float | str] | None = None,
     ) -> Awaitable[types.ForwardBackwardOutput]:
         def run() -> types.ForwardBackwardOutput:
-            output, gradient = self._run(data, loss_fn, loss_fn_config)
-            self.gradient = gradient if self.gradient is None else self.gradient + gradient
+            output, gradient = self.passed(data, loss_fn, loss_fn_config)
+            self.add(gradient)
             return output
 
         return self.service.worker.submit(run)
@@ -341,7 +341,7 @@ class PlainTrainingClient:
         raise ServiceError("A table of numbers computes no custom losses.")
 
     def optim_step(self, optim_params: types.AdamParams) -> Awaitable[types.OptimStepResponse]:
-        return self.service.worker.submit(lambda: self._step(optim_params))
+        return self.service.worker.submit(lambda: self.step(optim_params))
 
     def save_state(
         self,
@@ -372,7 +372,11 @@ class PlainTrainingClient:
     def get_tokenizer(self) -> Any:
         return self.service.tokenizer
 
-    def _run(
+    def add(self, gradient: Floats) -> None:
+        """Add to the gradient of the next step."""
+        self.gradient = gradient if self.gradient is None else self.gradient + gradient
+
+    def passed(
         self,
         data: Sequence[types.Datum],
         loss_fn: str,
@@ -412,7 +416,7 @@ class PlainTrainingClient:
         output = types.ForwardBackwardOutput("logprobs", outputs, {"loss:sum": summed})
         return output, gradient
 
-    def _step(self, params: types.AdamParams) -> types.OptimStepResponse:
+    def step(self, params: types.AdamParams) -> types.OptimStepResponse:
         """Step AdamW; without a gradient since the last step nothing changes."""
         gradient, self.gradient = self.gradient, None
         if gradient is None:
@@ -562,7 +566,7 @@ def require_tiny(base_model: str | None) -> None:
         raise ServiceError(f"A table of numbers stands for {TINY!r}, not for {base_model!r}.")
 
 
-def open_plain(root: Path, **_: Any) -> PlainService:
+def open_plain(root: Path, *_: Any, **__: Any) -> PlainService:
     """Open the double as `rlc.service.engine.open_engine` opens the engine."""
     return PlainService(CheckpointStore(Path(root)))
 

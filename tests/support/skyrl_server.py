@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 import numpy as np
 from attrs import define, field, frozen
+from plain_service import PlainSamplingClient, PlainService, PlainTrainingClient
 from skyrl_losses import array, divisor, terms
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -36,7 +37,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
-from torch import Tensor
 
 from rlc.service.engine.losses import BuiltinLoss
 from rlc.service.engine.service import LocalSamplingClient, LocalService, LocalTrainingClient
@@ -51,6 +51,7 @@ _KNOWN_LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo", "ppo_cr
 _OF_JAX = _KNOWN_LOSSES[:4]
 Backend = Literal["jax", "fsdp"]
 Body = dict[str, Any]
+Sampler = LocalSamplingClient | PlainSamplingClient
 
 
 class Refused(Exception):  # noqa: N818 (what FastAPI calls HTTPException)
@@ -65,9 +66,72 @@ class Refused(Exception):  # noqa: N818 (what FastAPI calls HTTPException)
 class Saved:
     """The weights of a checkpoint, and for a state Adam's moments and number of steps."""
 
-    weights_P: Tensor
-    moments_P: tuple[Tensor, Tensor] | None
+    weights: Any
+    moments: tuple[Any, Any] | None
     steps: int
+
+
+@frozen(eq=False)
+class OnEngine:
+    """What a slot asks of a model of the engine; see `OnDouble`."""
+
+    client: LocalTrainingClient
+
+    def run(self, data: list[types.Datum], backward: bool) -> list[types.LossFnOutput]:
+        """Compute likelihoods, and with ``backward`` add their gradient."""
+        return self.client.trainer.run(data, _LIKELIHOOD, backward).loss_fn_outputs
+
+    def divide_gradient(self, by: int) -> None:
+        self.client.trainer.optimizer.gradient_P.div_(by)
+
+    def step(self, params: types.AdamParams) -> types.OptimStepResponse:
+        return self.client.trainer.step(params)
+
+    def saved(self, state: bool) -> Saved:
+        adam = self.client.trainer.optimizer
+        moments = (adam.mean_P.clone(), adam.square_P.clone()) if state else None
+        return Saved(adam.parameters_P.detach().clone(), moments, adam.steps)
+
+    def load(self, saved: Saved, optimizer: bool) -> None:
+        adam = self.client.trainer.optimizer
+        adam.parameters_P.copy_(saved.weights)
+        if optimizer and saved.moments is not None:
+            adam.mean_P.copy_(saved.moments[0])
+            adam.square_P.copy_(saved.moments[1])
+            adam.steps = saved.steps
+
+
+@frozen(eq=False)
+class OnDouble:
+    """The same of a model of the engine's double, whose arrays are never changed in place."""
+
+    client: PlainTrainingClient
+
+    def run(self, data: list[types.Datum], backward: bool) -> list[types.LossFnOutput]:
+        output, gradient = self.client.passed(data, "cross_entropy", None)
+        if backward:
+            self.client.add(gradient)
+        return output.loss_fn_outputs
+
+    def divide_gradient(self, by: int) -> None:
+        if self.client.gradient is not None:
+            self.client.gradient = self.client.gradient / np.float32(by)
+
+    def step(self, params: types.AdamParams) -> types.OptimStepResponse:
+        return self.client.step(params)
+
+    def saved(self, state: bool) -> Saved:
+        moments = (self.client.mean, self.client.square) if state else None
+        return Saved(self.client.weights, moments, self.client.steps)
+
+    def load(self, saved: Saved, optimizer: bool) -> None:
+        self.client.weights = saved.weights
+        if optimizer and saved.moments is not None:
+            self.client.mean, self.client.square = saved.moments
+            self.client.steps = saved.steps
+
+
+_LIKELIHOOD = BuiltinLoss.of("cross_entropy", None)
 
 
 @define(eq=False)
@@ -100,15 +164,19 @@ class Slot:
     """The place of a model in the engine. ``loaded``: the snapshot that was loaded last;
     ``datums``: those of the gradient so far."""
 
-    client: LocalTrainingClient
+    client: LocalTrainingClient | PlainTrainingClient
     loaded: str | None = None
     datums: int = 0
 
+    @property
+    def model(self) -> OnEngine | OnDouble:
+        is_double = isinstance(self.client, PlainTrainingClient)
+        return OnDouble(self.client) if is_double else OnEngine(self.client)
+
     def passed(self, given: Pass, backward: bool, backend: Backend) -> Body:
         """Compute a pass, on the engine's thread."""
-        likelihood, trainer = BuiltinLoss.of("cross_entropy", None), self.client.trainer
         ones = [_likelihood(datum, np.ones(len(given.targets(datum)))) for datum in given.data]
-        told = trainer.run(ones, likelihood, backward=False).loss_fn_outputs
+        told = self.model.run(ones, backward=False)
         logprobs = [array(one["logprobs"]) for one in told]
         losses, slopes = [], []
         for datum, lp_T in zip(given.data, logprobs, strict=True):
@@ -118,7 +186,7 @@ class Slot:
             slopes.append(slope_T / (divisor(inputs, lp_T) if backend == "jax" else 1.0))
         if backward:
             moved = [_likelihood(d, -s_T) for d, s_T in zip(given.data, slopes, strict=True)]
-            trainer.run(moved, likelihood, backward=True)
+            self.model.run(moved, backward=True)
             self.datums += len(given.data)
         outputs = [{"logprobs": lp_T} for lp_T in logprobs]
         if backend == "jax":
@@ -133,25 +201,11 @@ class Slot:
         }
 
     def stepped(self, params: Mapping[str, float], backend: Backend) -> Body:
-        trainer = self.client.trainer
         if backend == "jax":
-            trainer.optimizer.gradient_P.div_(max(self.datums, 1))
+            self.model.divide_gradient(max(self.datums, 1))
         self.datums = 0
-        norm = trainer.step(types.AdamParams(**params)).metrics["grad_norm"]  # type: ignore[index]
-        return {"metrics": {"skyrl.ai/grad_norm": norm}}
-
-    def saved(self, state: bool) -> Saved:
-        adam = self.client.trainer.optimizer
-        moments = (adam.mean_P.clone(), adam.square_P.clone()) if state else None
-        return Saved(adam.parameters_P.detach().clone(), moments, adam.steps)
-
-    def load(self, saved: Saved, optimizer: bool) -> None:
-        adam = self.client.trainer.optimizer
-        adam.parameters_P.copy_(saved.weights_P)
-        if optimizer and saved.moments_P is not None:
-            adam.mean_P.copy_(saved.moments_P[0])
-            adam.square_P.copy_(saved.moments_P[1])
-            adam.steps = saved.steps
+        stepped = self.model.step(types.AdamParams(**params))
+        return {"metrics": {"skyrl.ai/grad_norm": stepped.metrics["grad_norm"]}}  # type: ignore[index]
 
 
 def _likelihood(datum: types.Datum, weights_T: Any) -> types.Datum:
@@ -296,10 +350,10 @@ class Process:
             if (source, "weights", name) in self.server.lost_files:
                 raise ValueError(f"Training checkpoint not found in {source}/{name}.tar.gz")
             assert saved is not None
-            await engine.in_turn(lambda _: slot.load(saved, optimizer))
+            await engine.in_turn(lambda _: slot.model.load(saved, optimizer))
             return {"type": kind}
         kept, name, answer = body
-        state = await engine.in_turn(lambda _: slot.saved(kept == "weights"))
+        state = await engine.in_turn(lambda _: slot.model.saved(kept == "weights"))
         self.db.checkpoints[model, kept, name] = state
         return {"type": kind, **answer}
 
@@ -322,7 +376,7 @@ class Process:
         self.slots[model] = Slot(client)
         return {"model_id": model, "base_model": BASE, "lora_config": config}
 
-    async def _sampler(self, model: str, checkpoint: str) -> LocalSamplingClient:
+    async def _sampler(self, model: str, checkpoint: str) -> Sampler:
         """Load what is sampled from into the slot of its model, unless it was the last."""
         engine = self.server.engine
         if not model:
@@ -334,11 +388,11 @@ class Process:
         if slot.loaded != checkpoint:
             assert saved is not None
             weights: Saved = saved
-            await engine.in_turn(lambda _: slot.load(weights, optimizer=False))
+            await engine.in_turn(lambda _: slot.model.load(weights, optimizer=False))
             slot.loaded = checkpoint
         return await slot.client.save_weights_and_get_sampling_client()
 
-    def _sampling(self, future: Future, client: LocalSamplingClient) -> asyncio.Future[None]:
+    def _sampling(self, future: Future, client: Sampler) -> asyncio.Future[None]:
         """Sample beside what comes next, as a batch of SkyRL's does."""
         asked, request = asyncio.get_running_loop().create_future(), future.body["request"]
 
@@ -374,7 +428,7 @@ class SkyRLServer:
         lost_files: of checkpoints whose rows are there.
     """
 
-    engine: LocalService
+    engine: LocalService | PlainService
     in_protobuf: bool = True
     backend: Backend = "jax"
     most_models: int = 12
@@ -429,7 +483,7 @@ class SkyRLServer:
 
 
 @contextmanager
-def skyrl_server(engine: LocalService, **given: Any) -> Iterator[SkyRLServer]:
+def skyrl_server(engine: LocalService | PlainService, **given: Any) -> Iterator[SkyRLServer]:
     """Run a stand-in over an engine until the block ends."""
     server = SkyRLServer(engine, **given)
     try:

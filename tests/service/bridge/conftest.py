@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sdk_leaks import forgive, leaks_stay_here, pytest_sessionfinish  # noqa: F401 (for this folder)
 
+import rlc.service.engine
 from rlc.service.bridge import app, models, skyrl
 
 if TYPE_CHECKING:
@@ -20,12 +22,22 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def skyrl_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
-    from rlc.service.engine import open_engine
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Any], LocalService]]:
+    """Opens the engine or its double, once each."""
+    with ExitStack() as stack:
 
-    engine = open_engine(tmp_path_factory.mktemp("engine"), "cpu", threads=1, continuous=True)
-    yield engine
-    engine.close()
+        @cache
+        def opened(opens: Any) -> Any:
+            folder = tmp_path_factory.mktemp("engine")
+            return stack.enter_context(closing(opens(folder, "cpu", threads=1, continuous=True)))
+
+        yield opened
+
+
+@pytest.fixture
+def skyrl_engine(engines: Callable[[Any], LocalService]) -> LocalService:
+    """The one that this test wants."""
+    return engines(rlc.service.engine.open_engine)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from rlc.service.bridge import app
 from rlc.service.hosted.connect import require_service
 from rlc.service.interface import ServiceClient, ServiceError, ServiceLostError
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.server, pytest.mark.slow]
 
 ADAM = types.AdamParams(learning_rate=3e-3)
 Spoil = Callable[[SkyRLServer], object]

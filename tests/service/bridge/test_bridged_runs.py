@@ -23,7 +23,7 @@ from rlc.cli.main import main
 from rlc.runtime.journal.folder import RunFolder
 from rlc.service.bridge import app
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = [pytest.mark.plain, pytest.mark.server, pytest.mark.slow]
 
 SKYRL = TINY.replace('"tiny"', '"tiny"  service = skyrl')
 SUPERVISED = {
@@ -38,9 +38,13 @@ OWN = "loss mine(high = 3) { token = -min(ratio, high) * adv }\n"
 
 @pytest.fixture(scope="module")
 def of_three(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, float]]:
-    """What three steps of the small job come to on the embedded engine."""
-    path = tmp_path_factory.mktemp("here") / "run"
-    assert run_on(RunFolder.create(path, compiled(small_job(steps="3")))).state == "finished"
+    """What three steps of the small job come to on the double."""
+    return in_process(tmp_path_factory.mktemp("here") / "run", small_job(steps="3"))
+
+
+def in_process(path: Path, text: str) -> list[dict[str, float]]:
+    """What a job comes to without a server."""
+    assert run_on(RunFolder.create(path, compiled(text))).state == "finished"
     return numbers(path)
 
 
@@ -50,9 +54,9 @@ def expected(of_three: list[dict[str, float]]) -> list[dict[str, float]]:
     return of_three[:2]
 
 
-def test_a_run_is_that_of_the_embedded_engine(
-    tmp_path: Path, server: SkyRLServer, of_three: list[dict[str, float]]
-) -> None:
+@pytest.mark.engine
+def test_a_run_is_that_of_the_embedded_engine(tmp_path: Path, server: SkyRLServer) -> None:
+    of_three = in_process(tmp_path / "here", small_job(steps="3"))
     watcher, job = Watcher(), there(small_job(steps="3"))
     summary = run_on(RunFolder.create(tmp_path / "run", job), server, watcher)
     assert summary.state == "finished"
@@ -63,6 +67,7 @@ def test_a_run_is_that_of_the_embedded_engine(
     assert states == (wanted[1:] if server.in_protobuf else wanted), watcher.notes
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("kind", ["sft", "preference", "own loss", "two updates"])
 def test_other_stages_have_the_same_gradients(tmp_path: Path, start: Start, kind: str) -> None:
     """Likelihoods whose weights are negative, a loss that the SDK computes in the client, and
@@ -83,11 +88,11 @@ def test_other_stages_have_the_same_gradients(tmp_path: Path, start: Start, kind
     assert_same_numbers(tmp_path / "there", wanted)
 
 
+@pytest.mark.engine  # which takes its time
 @pytest.mark.usefixtures("polls")
-def test_a_slow_server_is_waited_for(
-    tmp_path: Path, server: SkyRLServer, expected: list[dict[str, float]]
-) -> None:
+def test_a_slow_server_is_waited_for(tmp_path: Path, server: SkyRLServer) -> None:
     """It holds polls for a moment, as does the bridge: both answer 408, which means patience."""
+    expected = in_process(tmp_path / "here", small_job())
     server.poll_seconds = 0.05
     run_on(RunFolder.create(tmp_path / "run", there(small_job())), server)
     assert_same_numbers(tmp_path / "run", expected)
