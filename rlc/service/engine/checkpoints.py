@@ -284,7 +284,7 @@ def _digest(arrays: Arrays) -> str:
     for key in sorted(arrays):
         array = np.ascontiguousarray(arrays[key])
         digest.update(f"{key} {arrays[key].shape} {_dtype_name(array.dtype)}\n".encode())
-        digest.update(array.reshape(-1))
+        digest.update(array.reshape(-1).data)
     return digest.hexdigest()
 
 

@@ -98,8 +98,8 @@ def after(path: Path) -> float:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_each_loss_teaches_what_the_labels_say(loss: str, here: Path) -> None:
     steps, optimizer = LOSSES[loss]
-    stage = align(loss=loss, steps=steps, optimizer=optimizer)
-    job = tiny(OWN if loss == "own()" else "", stage)
+    declared = align(loss=loss, steps=steps, optimizer=optimizer)
+    job = tiny(OWN if loss == "own()" else "", declared)
     summary = run_new(here / "run", job)
     (stage,) = summary.stages
     assert (stage.measure, summary.state) == ("accuracy", "finished")
