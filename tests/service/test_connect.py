@@ -13,7 +13,7 @@ from paths import RECIPES
 
 from rlc.compile.recipe import load
 from rlc.plan.records import Plan
-from rlc.service.hosted.connect import require_service, smaller_contexts
+from rlc.service.hosted.connect import open_service, require_service, smaller_contexts
 from rlc.service.interface import ServiceError
 
 
@@ -41,12 +41,14 @@ def test_hosted_tinker_without_a_key_is_refused_by_name(
         require_service(hosted)
 
 
-def test_a_light_install_says_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_light_install_says_what_to_add(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "torch" else pytest.__spec__
     )
     with pytest.raises(ServiceError, match=r"needs torch: pip install 'rlc\[local,gem\]'"):
         require_service(plan("quickstart"))
+    with pytest.raises(ServiceError, match="needs torch"):  # as `rlc chat` opens it
+        open_service("local", tmp_path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ServiceError, match=r"the Tinker service needs.*rlc\[tinker,gem\]"):
         require_service(plan("sudoku"))
