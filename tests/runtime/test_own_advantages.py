@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from plan_recipes import planned, recipe
 from run_support import assert_resumes, metrics, run_new
+
+from rlc.runtime.records import Rollout
+from rlc.runtime.stages.train import RunningAverage
 
 pytestmark = [pytest.mark.plain, pytest.mark.slow]
 
@@ -44,6 +50,20 @@ def test_it_learns(tmp_path: Path, seed: int) -> None:
     run_new(tmp_path / "run", plan)
     rewards = [row["reward/mean"] for row in metrics(tmp_path / "run", "main")]
     assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.1
+
+
+def test_an_average_outlives_steps_without_its_environment() -> None:
+    average = RunningAverage(at=0, decay=0.5, key="averages", lag=0)
+    for step, env in enumerate(("guess", "spell"), start=1):
+        played = [Rollout(env, 0, 0, "", (), "done", (1.0,))]
+        one: Any = SimpleNamespace(
+            observed={0: np.array([3.0])}, kept_R=np.array([True]), turns_R=np.array([1])
+        )
+        average.add(step, played, one)
+    first, second = average.after(1), average.after(2)
+    assert first.keys() == {"guess"}
+    assert second.keys() == {"guess", "spell"}
+    assert second["guess"] == first["guess"] > 0
 
 
 @pytest.mark.parametrize("overlap", ["synchronous()", "asynchronous(max_staleness = 2)"])

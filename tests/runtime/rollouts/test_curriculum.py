@@ -91,6 +91,18 @@ def test_only_what_was_known_counts() -> None:
     assert made.metrics() == {"known": 2 / 3, "hopeless": 1 / 3, "solved": 0.0}
 
 
+def test_of_steps_that_are_known_at_once_the_last_counts() -> None:
+    """As where steps overlap, or a run goes on."""
+    made, seen = curriculum(count=3), list[float]()
+    weighed = WeightedTasks(3, 5, lambda h: seen.append(h["last_T"][0]) or np.ones(3))  # type: ignore[func-returns-value]
+    for tasks in (made, weighed):
+        tasks.learn(1, Lesson({0: 1.0}, {0: 1.0}))
+        tasks.learn(2, Lesson({0: 0.5}, {0: 0.0}))
+        tasks.know(2)
+    assert 0 in played(made, 3)  # it is not solved any more
+    assert seen == [2.0]
+
+
 def test_limits_of_ones_own() -> None:
     made = curriculum(count=4, hopeless=0.25, solved=0.75)
     made.learn(1, Lesson({0: 0.25, 1: 0.26, 2: 0.74, 3: 0.75}, {}))

@@ -179,24 +179,29 @@ def test_a_custom_loss_runs_through_the_logprobs(
     assert norm(client.optim_step(STEP).result()) > 0
 
 
+def one_more(server: Running, training: tinker.TrainingClient) -> np.ndarray:
+    """The weights after another step."""
+    training.forward_backward(policy_data(1), "importance_sampling")
+    training.optim_step(STEP).result()
+    return served_weights(server, training)
+
+
 def test_state_with_and_without_the_optimiser(server: Running, sdk: tinker.ServiceClient) -> None:
     client = sdk.create_lora_training_client(BASE, rank=4, seed=7).result()
     client.forward_backward(policy_data(), "importance_sampling")
     client.optim_step(STEP)
     path = client.save_state("mid").result().path
-
-    def one_more(training: tinker.TrainingClient) -> np.ndarray:
-        training.forward_backward(policy_data(1), "importance_sampling")
-        training.optim_step(STEP).result()
-        return served_weights(server, training)
-
     full = sdk.create_training_client_from_state_with_optimizer(path).result()
     bare = sdk.create_training_client_from_state(path).result()
     np.testing.assert_array_equal(served_weights(server, full), served_weights(server, client))
     np.testing.assert_array_equal(served_weights(server, bare), served_weights(server, client))
-    expected = one_more(client)
-    np.testing.assert_array_equal(one_more(full), expected)
-    assert np.abs(one_more(bare) - expected).max() > 1e-4  # Adam started afresh
+    expected = one_more(server, client)
+    np.testing.assert_array_equal(one_more(server, full), expected)
+    assert np.abs(one_more(server, bare) - expected).max() > 1e-4  # Adam started afresh
+    client.load_state_with_optimizer(path).result()  # into the model that went on
+    np.testing.assert_array_equal(one_more(server, client), expected)
+    client.load_state(path).result()
+    assert np.abs(one_more(server, client) - expected).max() > 1e-4
 
 
 def test_a_state_is_loaded_into_a_model_that_is_there(
