@@ -93,9 +93,15 @@ def test_only_what_was_known_counts() -> None:
 
 def test_of_steps_that_are_known_at_once_the_last_counts() -> None:
     """As where steps overlap, or a run goes on."""
-    made, seen = curriculum(count=3), list[float]()
-    weighed = WeightedTasks(3, 5, lambda h: seen.append(h["last_T"][0]) or np.ones(3))  # type: ignore[func-returns-value]
-    for tasks in (made, weighed):
+    seen = list[float]()
+
+    def weights(history: Any) -> Any:
+        seen.append(history["last_T"][0])
+        return np.ones(3)
+
+    weigh: Any = weights
+    made = curriculum(count=3)
+    for tasks in (made, WeightedTasks(3, 5, weigh)):
         tasks.learn(1, Lesson({0: 1.0}, {0: 1.0}))
         tasks.learn(2, Lesson({0: 0.5}, {0: 0.0}))
         tasks.know(2)
