@@ -32,11 +32,21 @@ def test_a_name_without_an_ending_is_a_job(
     assert "error[RL0825]: this already has content" in capsys.readouterr().err
 
 
+def test_a_minus_is_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["emit", QUICKSTART, "-o", "-"]) == 0
+    assert "async def train(steps: int, metrics: str) -> None:" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         (["--target", "cookbook"], "--target cookbook is gone"),
         (["--target", "job"], "a job is a folder: say where with -o DIR"),
+        (["--target", "job", "-o", "-"], "a job is a folder: say where with -o DIR"),
         (["--sweep"], "--sweep is for --target job"),
         (["--include", "notes.txt"], "--include is for --target job"),
         (["--sweep", "-o", "job"], "declares no sweep"),

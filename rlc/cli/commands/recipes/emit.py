@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", help=text)
     add_plan_options(parser)
     targets = ("job", "script", "tinker", "cookbook")
-    text = "what to write (default: a script if FILE ends in .py or is left out, else a job)"
+    text = "what to write (default: a script if FILE ends in .py, is - or left out, else a job)"
     parser.add_argument("--target", metavar="{job,script}", choices=targets, help=text)
-    text = "folder or file to write (a script is printed by default)"
+    text = "folder or file to write (- or left out: a script is printed)"
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help=text)
     text = "the job runs a sweep of the recipe (its name, if there are several)"
     parser.add_argument("--sweep", metavar="NAME", nargs="?", const="", help=text)
@@ -63,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     if args.target == "tinker":  # its former name
         print("warning: --target tinker is called --target script", file=sys.stderr)
         args.target = "script"
+    if args.output == Path("-"):  # standard output, as `-` is standard input for a recipe
+        args.output = None
     is_script = args.output is None or args.output.suffix == ".py"
     target = args.target or ("script" if is_script else "job")
     if target == "job" and args.output is None:
