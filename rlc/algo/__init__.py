@@ -42,9 +42,9 @@ else:
         __name__,
         """
         advantages: compute_advantages
-        aggregate: SHARED_BY WEIGHTS aggregate_weights
+        aggregate: SHARED_BY aggregate_weights
         episodes: Advantages Episodes Floats Parts renewed
-        columns: advantage_functions pair_functions unwritten unwritten_loss
+        columns: advantage_functions pair_functions reward_function unwritten
         errors: AlgorithmError
         expressions.behaviour: degree direction overflows_at ratio_is_bounded unbounded
         expressions.build: validate
@@ -62,8 +62,8 @@ else:
             reads_trainer trained
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         order: draw sampled_examples
-        preferences: preference_candidates preference_derivatives preference_formula
-            preference_lines preference_program
+        preferences: LIKELIHOODS OF_SIDES preference_candidates preference_derivatives
+            preference_formula preference_lines preference_program
         rewards: outweighing pass_at_k reduce_rewards reward_shape
         schedules: learning_rate
         scheme: AdvantageScheme AdvantageStep Baseline CONDITIONS Clip Returns RunningBaseline Scale

@@ -44,17 +44,6 @@ SHARED_BY: dict[str, Literal["batch", "task", "sequence"] | None] = {
 }
 
 
-# The weights as Python: of a sequence with ``count`` tokens, of ``played`` ones with ``total``, of
-# which its task has ``of_task[task_of(own)]``.
-WEIGHTS: dict[str, str] = {
-    "token_mean": "1.0 / total",
-    "seq_mean_token_sum": "1.0 / len(played)",
-    "seq_mean_token_mean": "1.0 / (len(played) * count)",
-    "seq_mean_token_sum_norm": "1.0 / (len(played) * LENGTH)",
-    "prompt_mean": "1.0 / (len(of_task) * of_task[task_of(own)])",
-}
-
-
 def aggregate_weights(
     kind: str, tokens_D: npt.ArrayLike, prompt_D: npt.ArrayLike, length: int | None = None
 ) -> Floats:

@@ -10,17 +10,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rlc.algo.expressions.behaviour import derivative
-from rlc.algo.expressions.program import INPUT, NUMBER, OperationNode, Program
+from rlc.algo.expressions.inputs import LENGTHS, OF_TOKENS
+from rlc.algo.expressions.program import OperationNode, Program, Shape
 from rlc.algo.expressions.vocabulary import (
     OPERATIONS,
+    RUNNING,
     SPREADS,
     TURNS,
+    compares,
     others_of,
     shapes,
     spreads,
+    trained,
 )
 from rlc.algo.scheme import AdvantageScheme, scope_of
-from rlc.lang import COMPARISONS
 
 _SCOPES = {  # by what a script compares: it plays no roles
     "group": "group",
@@ -63,7 +66,7 @@ def unwritten(scheme: AdvantageScheme) -> Iterator[str]:
     """Yield what a scheme has that a script does not compute."""
     for program in filter(None, (scheme.keep, scheme.require, scheme.result)):
         yield from (name for name in program.inputs if name not in _INPUTS)
-        for node in program.nodes:
+        for node, shape in zip(program.nodes, shapes(program), strict=True):
             word = OPERATIONS[node.op].word if node.args else node.op
             if node.over == TURNS:
                 known = node.op in _TURNS
@@ -72,7 +75,7 @@ def unwritten(scheme: AdvantageScheme) -> Iterator[str]:
             elif scope_of(node) is not None:
                 known = node.op in _STATISTICS or word == "count"
             else:
-                known = node.over is None and node.op != "running"
+                known = node.over is None and (node.op != RUNNING or shape == "episode")
             if not known:
                 yield word
 
@@ -94,30 +97,30 @@ def advantage_functions(scheme: AdvantageScheme) -> Iterator[str]:
     )
 
 
-_PAIRED = [f"{side}{part}" for side in ("chosen", "rejected") for part in ("", "_ref", "_length")]
-
-
-def unwritten_loss(program: Program) -> Iterator[str]:
-    """Yield what a loss of pairs has that a script does not compute: it takes whole replies."""
-    yield from (name for name in program.inputs if name not in _PAIRED)
-    known = {*_LEVELS, *_CALLS, "/", "neg", "stop", NUMBER, INPUT, *COMPARISONS}
-    yield from (node.op for node in program.nodes if node.op not in known)
-
-
 def pair_functions(program: Program) -> Iterator[str]:
-    """Yield the functions of a loss of pairs: its value, and its slopes by the logprobs of both
-    replies."""
+    """Yield the functions of a loss of pairs, or of labelled replies: its value, and its slopes by
+    the logprobs that it reads. What they read of tokens is one after the other for all replies."""
     parts = {"loss": program}
-    parts |= {f"slope_of_{side}": derivative(program, by=side) for side in ("chosen", "rejected")}
+    parts |= {f"slope_of_{name}": derivative(program, by=name) for name in trained(program)}
     for name, part in parts.items():
         writer = _Writer(part)
-        given = "".join(f"{one}: Array, " for one in part.inputs)
+        names = dict.fromkeys([*part.inputs, *sorted(writer.used)])
         yield from ("", "") if part is not program else ()
-        head = f"def {name}(*, {given}**_: Array) -> Any:"
-        short = len(head) <= _WIDTH
-        yield from [head] if short else [f"def {name}(", f"    *, {given}**_: Array", ") -> Any:"]
+        given = [*(["*"] if names else []), *(f"{one}: Array" for one in names), "**_: Array"]
+        yield from _head(name, given)
         yield from (f"    {line}" for line in writer.lines)
         yield f"    return {writer.text(part.output)}"
+
+
+def _head(name: str, given: Sequence[str]) -> Iterator[str]:
+    """Yield the first lines of a function, as formatters write them."""
+    line = ", ".join(given)
+    if len(f"def {name}({line}) -> Any:") <= _WIDTH:
+        yield f"def {name}({line}) -> Any:"
+        return
+    yield f"def {name}("
+    yield from [f"    {line}"] if len(line) + 4 <= _WIDTH else [f"    {one}," for one in given]
+    yield ") -> Any:"
 
 
 def _function(name: str, program: Program, doc: str) -> Iterator[str]:
@@ -134,6 +137,16 @@ def _function(name: str, program: Program, doc: str) -> Iterator[str]:
     yield from (f"    {line}" for line in writer.preamble())
     yield from (f"    {line}" for line in writer.lines)
     yield f"    return {result}"
+
+
+def reward_function(name: str, program: Program) -> Iterator[str]:
+    """Yield the function that shapes the rewards of the episodes of a task."""
+    writer = _Writer(program)
+    given = [f"{one}: Array" for one in dict.fromkeys(["total", *program.inputs])]
+    yield from _head(name, ["*", *given, "**_: Array"])
+    yield from (f"    {scope} = np.zeros(len(total))" for scope in _LABELS if scope in writer.used)
+    yield from (f"    {line}" for line in writer.lines)
+    yield f"    return np.broadcast_to({writer.text(program.output)}, total.shape)"
 
 
 class _Writer:
@@ -180,10 +193,14 @@ class _Writer:
             if name in self.used:
                 yield f"{name} = {text}"
 
-    def wide(self, position: int, shape: str, least: int = 0) -> str:
+    def wide(self, position: int, shape: Shape, least: int = 0) -> str:
         """Return the text of a node in a shape that it fits."""
         text, level = self.texts[position]
-        if self.shapes[position] == "episode" and shape == "turn":
+        own = self.shapes[position]
+        if shape in OF_TOKENS and own in OF_TOKENS.values():
+            self.read(LENGTHS[shape])
+            return f"np.repeat({text}, {LENGTHS[shape]})"
+        if own == "episode" and shape == "turn":
             self.read("turns")
             return f"np.repeat({text}, turns)"
         return text if level >= least else f"({text})"
@@ -196,6 +213,17 @@ class _Writer:
             if node.name != "reward":
                 self.read(str(node.name))
             return str(node.name), _ATOM
+        if node.op == "batch_mean":
+            return f"np.mean({self.text(args[0])})", _ATOM
+        if node.over is None and OPERATIONS[node.op].reduces:
+            length = LENGTHS[self.shapes[args[0]]]
+            self.read(length)
+            return f"per_episode(np.{node.op}, {self.text(args[0])}, {length})", _ATOM
+        if node.op == RUNNING:
+            return (
+                f"running({position}, {self.text(args[0])}, {self.text(args[1])}, episodes)",
+                _ATOM,
+            )
         if node.op == "discounted":
             self.read("turns", "reward")
             return f"to_go({self.text(args[0])}, {self.text(args[1])}, turns)", _ATOM
@@ -206,7 +234,7 @@ class _Writer:
             return f"per_episode({_TURNS[node.op]}, {self.text(args[0])}, turns)", _ATOM
         if node.over is not None:
             return self._statistic(node, shape), _ATOM
-        if node.op == "/" and self.program.kind == "preference":
+        if node.op == "/" and not (self.program.kind == "advantage" or compares(self.program)):
             left, right = self.wide(args[0], shape, _PRODUCT), self.wide(args[1], shape, _UNARY)
             return f"{left} / {right}", _PRODUCT
         if node.op == "/":
@@ -224,7 +252,7 @@ class _Writer:
             (self.wide(args[0], shape, _SUM), node.op, self.wide(args[1], shape, _SUM))
         ), 0
 
-    def _statistic(self, node: OperationNode, shape: str) -> str:
+    def _statistic(self, node: OperationNode, shape: Shape) -> str:
         others, scope = others_of(node.over) is not None, _SCOPES[str(scope_of(node))]
         self.read(scope)
         label, word = scope, OPERATIONS[node.op].word
@@ -244,13 +272,13 @@ class _Writer:
         usual = {"mean": x, "min": x, "max": x, "std": "0.0", "rms": "0.0"}[word]
         return made if rest[-1] == usual else f"where_alone({rest[-1]}, {label}, {made})"
 
-    def _quotient(self, args: Sequence[int], shape: str) -> str:
+    def _quotient(self, args: Sequence[int], shape: Shape) -> str:
         given = [self.wide(arg, shape) for arg in args]
         if self.spreads[args[1]]:
             given += [self._spread(args[1], shape)]
         return f"over({', '.join(given)})"
 
-    def _spread(self, position: int, shape: str) -> str:
+    def _spread(self, position: int, shape: Shape) -> str:
         """Return the text of what is 0 where a node is made of spreads that are all 0."""
         node = self.program.nodes[position]
         if node.op in SPREADS:
@@ -259,4 +287,17 @@ class _Writer:
         return " + ".join(found)
 
 
-_TAKEN = {*_INPUTS, *_LABELS, "mean", "std", "rms", "each", "over", "split", "episodes", "np"}
+_TAKEN = {
+    *_INPUTS,
+    *_LABELS,
+    "total",
+    "truncated",
+    "mean",
+    "std",
+    "rms",
+    "each",
+    "over",
+    "split",
+    "episodes",
+    "np",
+}

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from rlc.algo.episodes import renewed
+
 Array = np.ndarray[Any, Any]
 
 
@@ -100,6 +102,18 @@ def to_go(x: Array, gamma: float, turns: Sequence[int]) -> Array:
 def per_episode(statistic: Callable[[Array], Any], x: Array, turns: Sequence[int]) -> Array:
     """A statistic of the turns of each episode."""
     return np.array([statistic(own) for own in split(x, turns)], dtype=np.float64)
+
+
+AVERAGES: dict[tuple[int, str], float] = {}  # by their place in a formula, and environment
+
+
+def running(place: int, x: Array, decay: float, episodes: Sequence[Any]) -> Array:
+    """The moving average of each environment before these episodes, which then has their values."""
+    before, envs = dict(AVERAGES), [one.env for one in episodes]
+    for env in dict.fromkeys(envs):
+        values = [value for value, own in zip(x.tolist(), envs, strict=True) if own == env]
+        AVERAGES[place, env] = renewed(before.get((place, env), 0.0), values, decay)
+    return np.array([before.get((place, env), 0.0) for env in envs])
 
 
 def sigmoid(x: Array) -> Any:

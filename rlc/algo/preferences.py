@@ -11,6 +11,18 @@ from rlc.algo.expressions.program import Program
 from rlc.algo.expressions.vocabulary import INPUTS, trained
 from rlc.algo.texts import FormulaText, formula_texts
 
+# What a loss calls the logprobs of a side, those of the reference, and how many there are: sums,
+# then tokens.
+OF_SIDES: Mapping[str, tuple[str, str, str, str, str]] = {
+    "logp": ("logp", "ref", "length", "logp_token", "ref_token"),
+    **{
+        side: (side, f"{side}_ref", f"{side}_length", f"{side}_token", f"{side}_ref_token")
+        for side in ("chosen", "rejected", "mismatched")
+    },
+}
+# The mean log-likelihood that a loss can read, and whether it is that of prompts too.
+LIKELIHOODS = {"chosen_nll": False, "chat_nll": True}
+
 
 def preference_text(name: str) -> FormulaText:
     """Return the text of a loss that comes with rlc. Raise AlgorithmError if there is none."""

@@ -36,15 +36,15 @@ else:
         """
         about: TaskFacts about_row
         calls: Code CodeKind PLAYER_SEES SEES module_of_package
-        chats: Chat read_chat read_pair read_prompt read_solved
+        chats: Chat REPLIES read_chat read_pair read_prompt read_solved
         code: called explained exports_instead lacking lacks load_attribute load_module module_file
             parameter_names require_fits returned_numbers returns_text search_beside signature_of
             written_signature
         commands: CONTAINERS is_command server_command
         digests: changed_files data_files
         errors: CodeError DataError FilePlace PackageMissingError at_place
-        examples: Comparison ComparisonError LabelledReply compares hashed kept rating_columns
-            read_comparison read_labelled read_ratings reader_of repeats
+        examples: Comparison ComparisonError LabelledReply PROMPTS compares hashed kept
+            rating_columns read_comparison read_labelled read_ratings reader_of repeats
         functions.called: AdvantageFunction ChoiceFunction WeightsFunction
         functions.samples: PlayedEpisode SampleBatch
         grading.graders: Grader TRIED boxed completed final_answer is_right require_gradable

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from rlc.data.errors import DataError, FilePlace, PackageMissingError, at_place
-from rlc.data.grading import countdown
+from rlc.data.grading.countdown import SPLITS, STAGE_SIZE, TEST_SIZE, problem, test_problems
 from rlc.data.grading.graders import boxed
 from rlc.data.rows import DataRow, rows_of
 from rlc.data.splits import NoSplitError, rows_of_part, rows_of_split, said
@@ -90,7 +90,7 @@ class GeneratedProblems:
             seed = ListedProblems(range(self.count), self.shuffle).row(order, number)
         else:
             seed = derive_seed(order, "task", number) if self.shuffle else number
-        return DataRow(countdown.problem(self.split, seed), FilePlace("countdown", seed))
+        return DataRow(problem(self.split, seed), FilePlace("countdown", seed))
 
 
 def problem_set(
@@ -105,8 +105,8 @@ def problem_set(
     of a split is cut by the field ``question``; ``samples`` limits the number. Raise DataError if
     there are fewer, or none."""
     if data == "countdown" and (base := base_split(split)) != "test":
-        if base not in countdown.SPLITS:
-            raise NoSplitError("countdown", base, countdown.SPLITS)
+        if base not in SPLITS:
+            raise NoSplitError("countdown", base, SPLITS)
         if not isinstance(split, str):
             raise DataError(f"`{base}` of countdown has no end, so it has no {split['part']}")
         return GeneratedProblems(split, shuffle, samples)
@@ -183,15 +183,12 @@ def rows_of_math(split: str) -> list[Row]:
     ]
 
 
-def _countdown_tasks(split: str) -> list[Row]:
+def rows_of_countdown_tasks(split: str) -> list[Row]:
     """The public Countdown problems, which have one split: a fixed draw of them is the test, and of
     the others two draws are for later stages of training, as rLLM has them."""
     rows = published("Jiayi-Pan/Countdown-Tasks-3to4", "train")
     order = permutation(0, 0, len(rows))
-    test, stage = (
-        countdown.TEST_SIZE,
-        min(countdown.STAGE_SIZE, (len(rows) - countdown.TEST_SIZE) // 2),
-    )
+    test, stage = TEST_SIZE, min(STAGE_SIZE, (len(rows) - TEST_SIZE) // 2)
     parts = {
         "train": order[test:],
         "test": order[:test],
@@ -203,9 +200,14 @@ def _countdown_tasks(split: str) -> list[Row]:
     return [rows[at] for at in sorted(parts[split])]
 
 
+def rows_of_countdown(_split: str) -> Sequence[Row]:
+    """Return the problems of Countdown's test."""
+    return test_problems()
+
+
 _KNOWN: dict[str, Callable[[str], Sequence[Row]]] = {
-    "countdown": lambda _: countdown.test_problems(),
+    "countdown": rows_of_countdown,
     "gsm8k": rows_of_gsm8k,
     "math": rows_of_math,
-    "countdown_tasks": _countdown_tasks,
+    "countdown_tasks": rows_of_countdown_tasks,
 }

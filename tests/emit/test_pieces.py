@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,24 +35,27 @@ def test_answers_are_graded_as_in_a_run(name: str, reply: str, gold: str) -> Non
     assert piece(reply, gold) == Grader(name, "answer")(reply, {"answer": gold})
 
 
-def test_waves_end_once_as_many_replies_are_lost_as_turns_are_due() -> None:
+def test_waves_end_once_as_many_replies_are_lost_as_turns_are_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of four episodes one has a turn, and the others lose a reply each."""
-    from tinker import types
 
+    from rlc.emit.pieces import rollouts
     from rlc.emit.pieces.records import Env, Episode, Turn
-    from rlc.emit.pieces.rollouts import play_turns
 
     class Failing:
         asked = 0
 
         async def play(self, env: Env, number: int) -> list[Episode]:
             self.asked += 1
-            turn = Turn([1], [2], [0.0], 1.0, "")
+            turn = Turn([1], [2], [0.0], 1.0)
             return [Episode(env.name, number, [] if number % 4 else [turn])]
 
     player: Any = Failing()
-    env = Env("one", 1.0, 1, types.SamplingParams(max_tokens=1), None, lambda: None)
-    played = asyncio.run(play_turns(player, [env], {"one": 0}, 12, parallel=4))
+    env: Any = SimpleNamespace(name="one")
+    monkeypatch.setattr(rollouts, "TURNS", 12)
+    monkeypatch.setattr(rollouts, "PARALLEL", 4)
+    played = asyncio.run(rollouts.play_turns(player, [env], {"one": 0}))
     assert (len(played), player.asked) == (4, 16)
 
 

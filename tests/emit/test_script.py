@@ -24,7 +24,7 @@ from rlc.plan.records import Plan
 EXPECTED = Path(__file__).with_name("expected")
 
 # Recipes that scripts are written of, and those of the jobs that rlc began with.
-COVERED = 40
+COVERED = 43
 SEEDS = {"gem_math", "gem_reasoning", "gem_deepscaler", "gem_python_tool", "sudoku"}
 SEEDS |= {"cookbook_tutorial"}
 MODEL = 'model policy { base = "tiny"  lora_rank = 8 }\n'
@@ -162,7 +162,9 @@ def require_clean(*paths: Path) -> None:
         ("save = every(1, best = true)", "RL0823", "`best`"),
         ("model = dear  budget = $5", "RL0823", "`budget` in dollars: not all prices of"),
         ("env = words", "RL0821", "`words`: `words.py:reward`: a script grades by the reply"),
-        ("env = numbers", "RL0821", "`numbers`: a script reads files of JSON lines and data"),
+        ("env = table", "RL0821", "`table`: a script reads files of JSON lines and data"),
+        ("env = parts", "RL0821", "`parts`: `reward()`: a script knows no component `short`"),
+        ("env = weighed", "RL0821", "`weighed`: `curriculum()`: a script chooses among rows"),
         ("env = vf", "RL0821", "`vf`: a script plays `gem()`, `problems()`, `rows()`, "),
         ("env = limited", "RL0821", "`limited`: `rollouts()` limits failures, time or turns"),
         ("advantage = gdpo()", "RL0822", "`gdpo` reads `weights`, which a script does not"),
@@ -173,10 +175,19 @@ def test_what_a_script_cannot_do_is_refused_where_it_stands(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words.jsonl").write_text('{"prompt": "Say one."}\n', encoding="utf-8")
-    (tmp_path / "words.py").write_text("async def reward(reply, row):\n    return 1.0\n")
+    (tmp_path / "words.csv").write_text("question,answer\n1 + 1?,2\n", encoding="utf-8")
+    (tmp_path / "words.py").write_text(
+        "async def reward(reply, row):\n    return 1.0\n"
+        "def short(reply, row):\n    return {'short': 1.0}\n"
+        "def weights(tasks):\n    return tasks['solved_T']\n"
+    )
     own = "loss top() { token = -ratio * adv * batch_top(adv, 5%) }\n"
     own += 'env words = rows("words.jsonl", grader = grade_with("words.py:reward"))\n'
-    own += "env numbers = problems(countdown, grader = countdown)\n"
+    own += 'env table = problems("words.csv", grader = exact)\n'
+    own += 'env parts = rows("words.jsonl", grader = grade_with("words.py:short"))\n'
+    own += "  |> reward(2 * short)\n"
+    own += 'env weighed = rows("words.jsonl", grader = grade_with("words.py:short"))\n'
+    own += '  |> curriculum(by = "words.py:weights")\n'
     own += 'env vf = verifiers("owner/name")\n'
     own += 'env limited = gem("game:GuessTheNumber-v0-easy") |> chat() |> rollouts(timeout = 5m)\n'
     own += (
@@ -235,5 +246,5 @@ def test_scripts_cover_the_recipes_and_stay_short(tmp_path: Path) -> None:
     require_clean(*tmp_path.glob("*.py"))
     assert len(lengths) >= COVERED
     assert median(lengths.values()) <= 400
-    assert max(lengths.values()) <= 650
+    assert max(lengths.values()) <= 700
     assert lengths.keys() >= SEEDS

@@ -33,6 +33,11 @@ preference_loss mine(beta = 0.1) {
   margin = beta * (chosen - chosen_ref - rejected + rejected_ref)
   pair   = where(margin > 1, 0, (1 - margin) * (1 - margin))
 }
+preference_loss kept(beta = 0.1, price = 1.0) {
+  margin = chosen - chosen_ref - (rejected - rejected_ref)
+  fallen = -sum(min(chosen_token - chosen_ref_token, 0)) / chosen_length
+  pair   = softplus(-beta * margin) + price * fallen
+}
 model big { base = "tiny"  renderer = qwen3_instruct }
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 env spell = gem("rg:spell_backward") |> template(qwen3_general) |> rollouts(group_size = 2)
@@ -40,6 +45,14 @@ env sums  = problems("sums.jsonl", grader = numeric, few_shot = "solved.jsonl", 
 env words = rows("words.jsonl", grader = grade_with("words.py:reward"))
   |> chat(instruction = "One word.", system = "Be brief.")
 env own   = python("words.py:make", args = { letter = "e" })
+env numbers = problems(countdown, grader = countdown, samples = 20)
+env endless = problems(countdown, grader = countdown)
+env listed  = problems("numbers.jsonl", grader = countdown)
+env shaped  = own |> reward(mean, low = 0.1)
+env limited = guess |> reward(last, nonterminal = -1, high = 0.5)
+env among   = own |> reward(total / mean(total, over = group) - 0.1 * tokens * (1 - truncated))
+env chosen  = problems("sums.jsonl", grader = grade_with("words.py:odd"))
+  |> curriculum(explore = 30%)
 env set   = cookbook("words:Builder", args = { count = 3 })
 """
 TRAIN = {
@@ -64,13 +77,20 @@ CASES: dict[str, dict[str, str]] = {
     "turns": TURNS,
     "recorded": {**TURNS, "loss": "stable_reinforce(kl_coeff = 0.1)"},
     "problems": {"env": "sums", "advantage": "cookbook.center(drop_constant = true)"},
+    "running": {"env": "2 * guess + 1 * own", "advantage": "rae(decay = 0.5)"},
+    "shaped": {"env": "2 * shaped + 1 * limited", "batch": "groups(4, group_size = 3)"},
+    "compared": {"env": "among", "batch": "groups(4, group_size = 3)"},
+    "countdown": {"env": "numbers"},
+    "endless": {"env": "endless"},
+    "curriculum": {"env": "chosen", "batch": "groups(4, group_size = 2, resample = 2)"},
+    "replaced": {"env": "listed", "batch": "groups(4, group_size = 2, resample = 3)"},
     "rows": {"env": "words", "advantage": "rloo()", "loss": "cispo()"},
     "python": {"env": "own", "aggregate": "token_mean()", "loss": "ppo()"},
     "cookbook": {"env": "set", "loss": "gspo()", "aggregate": "prompt_mean()"},
     "limits": {"env": "set", "sampling": "sample(max_tokens = 8, max_episode_tokens = 60)"},
     "reference": {"kl": "reference(policy.base, coef = 0.1)", "aggregate": "token_mean()"},
     "discounted": {
-        "kl": "reference(policy.base, coef = 0.1, discount = 0.5)",
+        "kl": "reference(policy.base, coef = 0.1, final = 0.3, discount = 0.5)",
         "batch": "groups(4, group_size = 4, updates = 2)",
     },
     "teacher": {"teacher": "reverse_kl(big, coef = 0.5)", "advantage": "reinforce()"},
@@ -88,6 +108,7 @@ IMITATION: dict[str, dict[str, str]] = {
         "every": "2",
     },
     "long": {"data": 'chats("chats.jsonl", max_tokens = 30, too_long = drop)'},
+    "rows": {"data": 'rows("pairs.jsonl", prompt = "asked", reply = "reply")'},
     "builder": {"data": 'cookbook("words:Examples")', "heldout": 'cookbook("words:Examples")'},
 }
 PREFERENCE = {"model": "policy", "data": 'pairs("pairs.jsonl")', "batch": "3", "steps": "3"}
@@ -98,12 +119,19 @@ PAIRS: dict[str, dict[str, str]] = {
     "simpo": {"loss": "simpo()"},
     "brier": {"loss": "brier(beta = 0.5)"},
     "own": {"loss": "mine(beta = 0.2)"},
+    "tokens": {"loss": "kept(price = 0.5)"},
+    "cpo": {"loss": "cpo(alpha = 0.5)"},
+    "orpo": {"loss": "orpo()", "budget": "limit(tokens = 3_000)"},
+    "kto": {"loss": "kto()", "data": 'labelled("labelled.jsonl")'},
 }
 WORDS = """
 import random
 from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
 from tinker_cookbook.supervised.data import conversation_to_datum
 from rlc.envs.base import Observation
+
+def odd(reply, row):
+    return float(len(reply) % 2)
 
 def reward(reply, row):
     return {"short": 1.0 / (1 + len(reply)), "letter": float(row["letter"] in reply)}
@@ -204,10 +232,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     asked = [{"role": "system", "content": "Say."}, {"role": "user", "content": "5?"}]
     reply = [{"role": "assistant", "content": "No."}]
     pairs += [{"prompt": asked, "chosen": reply, "rejected": "Yes."}]
+    pairs += [{"prompt": "7?", "system": "Say.", "chosen": "It is 7.", "rejected": "No."}]
+    pairs = [{**pair, "asked": f"{n}?", "reply": f"It is {n}."} for n, pair in enumerate(pairs)]
+    labelled = [
+        {"prompt": f"{n // 2}?", "completion": f"It is {n}.", "label": n % 2 == 0} for n in range(6)
+    ]
+    labelled += [{"prompt": asked, "completion": "No.", "label": "false"}]
     dialogue = "\n\nHuman: 6?\n\nAssistant: "
     pairs += [{"chosen": f"{dialogue}It is.", "rejected": f"{dialogue}No."}]
+    pairs[-1] |= {"asked": "6?", "reply": "No."}
     files: dict[str, list[Any]] = {
         "pairs": pairs,
+        "labelled": labelled,
+        "numbers": [{"nums": [n, 3, 4], "target": n + 7} for n in range(1, 6)],
         "sums": rows,
         "words": rows,
         "solved": rows[:1],
@@ -264,9 +301,9 @@ def by_script(plan: Plan, folder: Path) -> tuple[list[dict[str, Any]], bytes]:
     """The metrics of a script, and the state that it saves last."""
     path = folder / "train.py"
     path.write_text(script(plan, str(path)), encoding="utf-8")
-    module = loaded(path)
     service = open_plain(folder / "script")
     with patch.object(tinker, "ServiceClient", lambda **_: Sdk(service)):
+        module = loaded(path)
         asyncio.run(module.train(module.STEPS, str(folder / "told.jsonl")))
     service.close()
     told = (folder / "told.jsonl").read_text(encoding="utf-8").splitlines()

@@ -345,7 +345,7 @@ WRAPPERS = (
         "curriculum",
         "passes over tasks that were always solved, or never, when they were last played, or draws "
         "tasks by weights that a function of one's own gives them",
-        WrapperTraits("curriculum"),
+        WrapperTraits("curriculum", scripted=True),
         share(
             "hopeless", "at most this share of a task's rollouts solved it", 0.0, only_if=_UNWEIGHED
         ),

@@ -64,7 +64,7 @@ def solves(text: str, numbers: Sequence[int], target: int) -> bool:
     return sorted(used) == sorted(numbers) and evaluate(text) == target
 
 
-def question(numbers: Sequence[int], target: int) -> str:
+def question_of(numbers: Sequence[int], target: int) -> str:
     """Return the text of a problem, in the words of the published recipes, to compare results."""
     listed = ", ".join(map(str, numbers))
     return (
@@ -100,7 +100,7 @@ def test_problems() -> tuple[dict[str, Any], ...]:
 
 def row(numbers: Sequence[int], target: int) -> dict[str, Any]:
     return {
-        "question": question(numbers, target),
+        "question": question_of(numbers, target),
         "answer": str(target),
         "target": target,
         "nums": list(numbers),

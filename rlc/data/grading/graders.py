@@ -14,7 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 from rlc.data.errors import DataError, PackageMissingError
-from rlc.data.grading import cookbook_math, countdown
+from rlc.data.grading import cookbook_math
+from rlc.data.grading.countdown import evaluate, question_of, solves
 from rlc.data.grading.math_equivalence import compare
 from rlc.data.grading.patterns import found_with
 from rlc.records import field, frozen
@@ -79,7 +80,7 @@ def completed(graders: Iterable[str], row: Row, question: str, answer: str) -> R
     if "countdown" not in graders:
         return row
     numbers, target = countdown_task(row, answer)
-    return {question: countdown.question(numbers, target), answer: str(target), **row}
+    return {question: question_of(numbers, target), answer: str(target), **row}
 
 
 def require_right(grader: Grader, rows: Sequence[Row], data: str) -> None:
@@ -217,13 +218,12 @@ def graded_regex(reply: str, gold: str, pattern: re.Pattern[str]) -> float | Non
     return None if answer is None else _same_text(answer, gold)
 
 
-def _countdown(grader: Grader, text: str, row: Row) -> float | None:
-    """The tagged answer is an expression of the row's ``nums`` for its ``target`` or answer."""
-    answer = tagged(text)
-    if answer is None or countdown.evaluate(answer) is None:
+def graded_countdown(reply: str, row: Row, answer: str) -> float | None:
+    """Grade an expression of the row's ``nums`` for its ``target`` or answer, between tags."""
+    found = tagged(reply)
+    if found is None or evaluate(found) is None:
         return None
-    numbers, target = countdown_task(row, grader.answer)
-    return float(countdown.solves(answer, numbers, target))
+    return float(solves(found, *countdown_task(row, answer)))
 
 
 def _math(grader: Grader, text: str, row: Row) -> float | None:
@@ -251,7 +251,7 @@ _NEEDS = {
 }
 _GRADERS: dict[str, Callable[[Grader, str, Row], float | None]] = {
     "cookbook_math": lambda of, text, row: cookbook_math.grade(text, right_answer(row, of.answer)),
-    "countdown": _countdown,
+    "countdown": lambda of, text, row: graded_countdown(text, row, of.answer),
     "exact": lambda of, text, row: graded_exact(text, right_answer(row, of.answer)),
     "math": _math,
     "numeric": lambda of, text, row: graded_numeric(text, right_answer(row, of.answer)),

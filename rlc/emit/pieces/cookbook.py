@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from tinker import types
@@ -68,13 +66,3 @@ def flat(prompt: types.ModelInput) -> list[Any]:
         tokens = getattr(chunk, "tokens", None)
         made += [chunk, *[None] * (chunk.length - 1)] if tokens is None else tokens
     return made
-
-
-def model_input(tokens: Sequence[Any]) -> types.ModelInput:
-    """The prompt of what `flat` gives."""
-    chunks: list[Any] = []
-    shown = (one for one in tokens if one is not None)
-    for text, run in groupby(shown, lambda one: isinstance(one, int)):
-        part = list(run)
-        chunks += [types.EncodedTextChunk(tokens=part)] if text else part
-    return types.ModelInput(chunks=chunks)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,20 +14,13 @@ from rlc.seeds import derive_seed
 
 
 class Gem:
-    """Tasks of one environment; the members of a group have copies of it in the same state.
+    """Tasks of one environment; the members of a group have copies of it in the same state. Without
+    a history (``bare``) some games show their board only beside the observation."""
 
-    ``wrapped`` puts tools and a history around it. Without a history (``bare``) some games show
-    their board only beside the observation."""
-
-    def __init__(
-        self,
-        name: str,
-        wrapped: Callable[[Any], Any] = lambda env: env,
-        bare: bool = True,
-        **args: Any,
-    ) -> None:
+    def __init__(self, name: str, wrapped: Any = None, bare: bool = True, **args: Any) -> None:
         random.seed(0)
-        self.env, self.wrapped, self.bare = gem.make(name, **args), wrapped, bare
+        self.env, self.bare = gem.make(name, **args), bare
+        self.wrapped = wrapped or (lambda env: env)  # puts tools and a history around it
         # Their scorers may raise for an answer that is not in their form: it is just wrong.
         self.strict = not name.startswith(("rg:", "qa:", "logic:"))
 

@@ -11,10 +11,14 @@ import numpy as np
 from tinker import types
 from tinker_cookbook.renderers import TrainOnWhat
 
-from rlc.emit.pieces.prompts import model_input
+from rlc.algo import sampled_examples
+from rlc.emit.pieces.datums import datum
+from rlc.emit.pieces.job import *
+from rlc.emit.pieces.tasks import asked
+from rlc.emit.pieces.training import opened
 
 Message = dict[str, Any]
-Tokens = tuple[list[int], list[float]]  # of a sequence, and the weight of each
+Weighted = tuple[list[int], list[float]]  # of a sequence, and the weight of each
 ROLES = {"human": "user", "gpt": "assistant"}  # of ShareGPT
 
 
@@ -43,10 +47,10 @@ def trained_on(messages: Sequence[Message], which: str) -> list[int]:
     return [i for i in replies if which == "all" or not asked or i > asked[-1]]
 
 
-def rendered(renderer: Any, messages: Sequence[Message], learnt: Sequence[int]) -> list[Tokens]:
+def rendered(renderer: Any, messages: Sequence[Message], learnt: Sequence[int]) -> list[Weighted]:
     """The sequences of a chat: one for each message that is learnt; those that extend the one
     before share it."""
-    made: list[Tokens] = []
+    made: list[Weighted] = []
     for at in learnt:
         shown, weights = renderer.build_supervised_example(
             list(messages[: at + 1]), train_on_what=TrainOnWhat.LAST_ASSISTANT_MESSAGE
@@ -59,16 +63,15 @@ def rendered(renderer: Any, messages: Sequence[Message], learnt: Sequence[int]) 
     return made
 
 
-def weighted(tokens: Sequence[int], weights: Sequence[float]) -> types.Datum:
-    """A sequence as the service takes it, its targets shifted by one."""
-    arrays: dict[str, Any] = {
-        "target_tokens": np.array(tokens[1:], dtype=np.int64),
-        "weights": np.array(weights[1:], dtype=np.float32),
-    }
-    return types.Datum(
-        model_input=model_input(tokens[:-1]),
-        loss_fn_inputs={name: types.TensorData.from_numpy(a) for name, a in arrays.items()},
-    )
+def is_short(
+    row: Mapping[str, Any], made: Sequence[Weighted], most: int | None = None, drops: bool = False
+) -> bool:
+    """Whether the sequences of a row have at most so many tokens. Others are left out, or an
+    error."""
+    short = most is None or all(len(tokens) <= most for tokens, _ in made)
+    if not (short or drops):
+        raise ValueError(f"more than {most} tokens: {str(row)[:200]}")
+    return short
 
 
 def examples_of(
@@ -76,19 +79,30 @@ def examples_of(
     rows: Sequence[Mapping[str, Any]],
     which: str,
     field: str | None = None,
-    most: int | None = None,
-    drops: bool = False,
+    **limits: Any,
 ) -> list[list[types.Datum]]:
-    """What is learnt of the chat of each row; those with more than so many tokens are left out, or
-    an error."""
+    """What is learnt of the chat of each row."""
     made = []
-    for number, row in enumerate(rows, start=1):
+    for row in rows:
         chat = chat_of(row, field)
         example = rendered(renderer, chat, trained_on(chat, which))
-        if most is None or all(len(tokens) <= most for tokens, _ in example):
-            made.append([weighted(*one) for one in example])
-        elif not drops:
-            raise ValueError(f"row {number} has more than {most} tokens")
+        if is_short(row, example, **limits):
+            made.append([datum(tokens, weights=weights[1:]) for tokens, weights in example])
+    return made
+
+
+def answers_of(
+    renderer: Any, rows: Sequence[Mapping[str, Any]], prompt: str, reply: str, **limits: Any
+) -> list[list[types.Datum]]:
+    """What is learnt of rows: the text of a reply, after a prompt as the model is sampled with."""
+    made = []
+    for row in rows:
+        shown = renderer.build_generation_prompt(asked(row, prompt)).to_ints()
+        text = renderer.tokenizer.encode(str(row[reply]), add_special_tokens=False)
+        tokens = [*shown, *text, renderer.get_stop_sequences()[0]]
+        weights = [0.0] * len(shown) + [1.0] * (len(text) + 1)
+        if is_short(row, [(tokens, weights)], **limits):
+            made.append([datum(tokens, weights=weights[1:])])
     return made
 
 
@@ -111,3 +125,22 @@ async def heldout_loss(training: Any, data: Sequence[types.Datum]) -> float:
     rows = [row["logprobs"].to_numpy() for output in outputs for row in output.loss_fn_outputs]
     weights = [one.loss_fn_inputs["weights"].to_numpy().astype(np.float64) for one in data]
     return fsum(-float(w @ row) for w, row in zip(weights, rows, strict=True)) / weight_of(data)
+
+
+async def train(steps: int, metrics: str) -> None:
+    run = await opened(steps, metrics)
+    examples, *heldout = data_sets(run.training.get_tokenizer())
+    for step in range(1, steps + 1):
+        numbers = sampled_examples(SEED, STAGE, len(examples), BATCH, step)
+        batch = [one for number in numbers for one in examples[number]]
+        loss = await run.update(run.training.forward_backward(batch, "cross_entropy"), step)
+        measured = {"loss/mean": loss / weight_of(batch), "loss/sum": loss}
+        if LIMITS:
+            run.used["trained"] += sum(one.model_input.length for one in batch)
+        if IS_COMPARED and (step == steps or step % COMPARE_EVERY == 0):
+            scored = [one for example in heldout[0] for one in example]
+            measured["heldout/loss"] = await heldout_loss(run.training, scored)
+            if LIMITS:
+                run.used["prefill"] += sum(one.model_input.length for one in scored)
+        if await run.is_over(step, measured):
+            break

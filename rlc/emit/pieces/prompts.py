@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from tinker import types
 from tinker_cookbook.renderers import get_text_content
 
-Message = dict[str, Any]
+from rlc.emit.pieces.job import *
 
 
 class Question:
@@ -17,23 +18,21 @@ class Question:
     def __init__(self, renderer: Any, instruction: str = "", system: str = "") -> None:
         self.renderer, self.instruction = renderer, instruction
         self.stop = renderer.get_stop_sequences()
-        self.begin: list[Message] = [{"role": "system", "content": system}] if system else []
+        self.begin: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
 
-    def observe(self, shown: str | Sequence[Message]) -> list[int]:
-        messages = said(shown)
+    def observe(self, shown: str | Sequence[dict[str, Any]]) -> list[int]:
+        messages = [{"role": "user", "content": shown}] if isinstance(shown, str) else [*shown]
         if self.instruction:
-            asked = messages[-1]["content"]
-            gap = "" if asked.endswith("\n") else "\n"
-            messages[-1] = {"role": "user", "content": asked + gap + self.instruction}
-        return self.rendered([*self.begin, *messages])
+            asked = messages[-1]["content"].removesuffix("\n")
+            messages[-1] = {"role": "user", "content": f"{asked}\n{self.instruction}"}
+        tokens: list[int] = self.renderer.build_generation_prompt(
+            [*self.begin, *messages]
+        ).to_ints()
+        return tokens
 
     def reply(self, tokens: list[int]) -> str:
         message, _ = self.renderer.parse_response(tokens)
         return str(get_text_content(message))
-
-    def rendered(self, messages: list[Message]) -> list[int]:
-        tokens: list[int] = self.renderer.build_generation_prompt(messages).to_ints()
-        return tokens
 
 
 class Chat(Question):
@@ -41,31 +40,28 @@ class Chat(Question):
 
     tokens: Sequence[int] = ()  # of the last prompt, and of the reply to it
 
-    def observe(self, shown: str | Sequence[Message]) -> list[int]:
+    def observe(self, shown: str | Sequence[dict[str, Any]]) -> list[int]:
         first = not self.tokens
-        self.tokens = super().observe(shown) if first else [*self.tokens, *self.added(said(shown))]
+        self.tokens = super().observe(shown) if first else [*self.tokens, *self.added(shown)]
         return list(self.tokens)
 
     def reply(self, tokens: list[int]) -> str:
         self.tokens = [*self.tokens, *tokens]
         return super().reply(tokens)
 
-    def added(self, messages: list[Message]) -> list[int]:
+    def added(self, shown: str | Sequence[dict[str, Any]]) -> list[int]:
         """The tokens that messages add after a reply: those that do not depend on its text."""
-        asked, (one, other) = {"role": "user", "content": "."}, ("A", "B")
+        messages = [{"role": "user", "content": shown}] if isinstance(shown, str) else [*shown]
+        asked, render = {"role": "user", "content": "."}, self.renderer.build_generation_prompt
         written, another = (
-            self.rendered([asked, {"role": "assistant", "content": reply}, *messages])
-            for reply in (one, other)
+            render([asked, {"role": "assistant", "content": reply}, *messages]).to_ints()
+            for reply in ("A", "B")
         )
         differs = (a != b for a, b in zip(reversed(written), reversed(another), strict=True))
-        seam = written[len(written) - list(differs).index(True) :]
+        seam: list[int] = written[len(written) - list(differs).index(True) :]
         last = self.tokens[-1]  # the end of the turn, unless the reply was cut off
         ended = last in self.stop and (seam[0] == last or seam[0] not in self.stop)
         return seam[1:] if ended else seam
-
-
-def said(shown: str | Sequence[Message]) -> list[Message]:
-    return [{"role": "user", "content": shown}] if isinstance(shown, str) else list(shown)
 
 
 class Text:
@@ -85,5 +81,13 @@ class Text:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
 
 
-def model_input(tokens: Sequence[int]) -> types.ModelInput:
+def model_input(tokens: Sequence[Any]) -> types.ModelInput:
+    """The prompt of tokens, in which an image or a sound stands in the first of its places."""
+    if HAS_IMAGES:
+        chunks: list[Any] = []
+        shown = (one for one in tokens if one is not None)
+        for text, run in groupby(shown, lambda one: isinstance(one, int)):
+            part = list(run)
+            chunks += [types.EncodedTextChunk(tokens=part)] if text else part
+        return types.ModelInput(chunks=chunks)
     return types.ModelInput.from_ints(list(tokens))

@@ -8,7 +8,7 @@ from math import fsum
 from typing import Any
 
 from rlc.data import permutation
-from rlc.emit.pieces.job import SEED, STAGE
+from rlc.emit.pieces.job import *
 from rlc.emit.pieces.rows import Row
 from rlc.seeds import derive_seed
 
@@ -20,22 +20,34 @@ class Problems:
     def __init__(
         self,
         name: str,
-        rows: Sequence[Row],
+        rows: Any,
         prompt: Callable[[Row], Any],
         grade: Callable[[str, Row], float],
         shuffle: bool = True,
         before: Sequence[Any] = (),
     ) -> None:
-        self.rows, self.prompt, self.grade = rows, prompt, grade
+        self.rows: Any = rows
+        self.prompt, self.grade = prompt, grade
         self.shuffle, self.before = shuffle, before
         self.order = derive_seed(SEED, "task", STAGE, name, "order")
 
     async def open(self, number: int, _seed: int, size: int) -> list[Problem]:
-        epoch, at = divmod(number, len(self.rows))
-        if self.shuffle:
-            at = permutation(self.order, epoch, len(self.rows))[at]
-        row = self.rows[at]
+        row = self.row(number)
         return [Problem([*self.before, *self.prompt(row)], row, self.grade)] * size
+
+    def row(self, number: int) -> Row:
+        epoch, at = divmod(number, len(self.rows))
+        at = permutation(self.order, epoch, len(self.rows))[at] if self.shuffle else at
+        row: Row = self.rows[at]
+        return row
+
+
+class Endless(Problems):
+    """Problems that are made of a seed, on demand."""
+
+    def row(self, number: int) -> Row:
+        row: Row = self.rows(derive_seed(self.order, "task", number) if self.shuffle else number)
+        return row
 
 
 @dataclass
@@ -80,15 +92,11 @@ class Own:
 
 class OwnEpisode:
     def __init__(self, episode: Any) -> None:
-        self.episode, self.first = episode, shown(episode.first)
+        self.episode, self.first = episode, list(episode.first.messages) or episode.first.text
 
     async def step(self, action: str) -> tuple[Any, float, bool]:
         seen = self.episode.step(action)
-        return shown(seen), float(seen.reward or 0.0), bool(seen.done)
-
-
-def shown(seen: Any) -> Any:
-    return list(seen.messages) or seen.text
+        return list(seen.messages) or seen.text, float(seen.reward or 0.0), bool(seen.done)
 
 
 def earned(returned: Any, weights: Mapping[str, float]) -> float:

@@ -5,27 +5,78 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from tinker import types
+from tinker import ServiceClient, types
 
-from rlc.emit.pieces.datums import Trained
-from rlc.emit.pieces.job import ADAM, STAGE
+from rlc.algo import learning_rate
+from rlc.emit.pieces.job import *
+
+if TYPE_CHECKING:
+    import wandb
 
 
-async def save(
-    service: Any, training: Any, step: int, saved: list[str], keep: int, ttl: int | None
-) -> None:
-    """Save the state of a step, and delete all but the newest ones."""
-    state = await training.save_state(f"{STAGE}-{step:06d}", ttl, overwrite=True)
-    saved.append(state.path)
-    print(f"saved {state.path}", flush=True)
-    while len(saved) > keep:
-        await service.create_rest_client().delete_checkpoint_from_tinker_path(saved.pop(0))
+@dataclass
+class Run:
+    """A training run: its clients, what it has saved, and the tokens that it has used."""
+
+    service: Any
+    training: Any
+    steps: int
+    metrics: str  # the file that they are written to
+    saved: list[str] = field(default_factory=list)
+    if LIMITS:
+        used: Counter[str] = field(default_factory=Counter)
+        budget: Budget = field(default_factory=lambda: Budget(**LIMITS))
+
+    async def update(self, gradient: Any, step: int) -> float:
+        """Submit the optimiser step with a gradient, both in one go; return the sum of the loss."""
+        if SCHEDULE:
+            rate = learning_rate(SCHEDULE, LEARNING_RATE, step, STEPS, WARMUP, FLOOR)
+            adam = types.AdamParams(learning_rate=rate, **ADAM)
+        else:
+            adam = types.AdamParams(learning_rate=LEARNING_RATE, **ADAM)
+        stepped = self.training.optim_step(adam)
+        output, _ = await gradient, await stepped
+        return float(output.metrics["loss:sum"])
+
+    async def is_over(self, step: int, measured: Mapping[str, float]) -> bool:
+        """Report a step, and save its state if that is due; return whether it is the last."""
+        with open(self.metrics, "a", encoding="utf-8") as file:
+            print(line := json.dumps({"step": step, **measured}), file=file)
+        print(line, flush=True)
+        if WANDB is not None:
+            wandb.log(measured, step=step)
+        last = step == self.steps
+        if LIMITS:
+            last = last or self.budget.is_spent(self.used)
+        if last or step % SAVE_EVERY == 0:
+            state = await self.training.save_state(f"{STAGE}-{step:06d}", TTL, overwrite=True)
+            self.saved.append(state.path)
+            print(f"saved {state.path}", flush=True)
+        while len(self.saved) > KEEP:
+            rest = self.service.create_rest_client()
+            await rest.delete_checkpoint_from_tinker_path(self.saved.pop(0))
+        if IS_EXPECTED and last:
+            require(measured)
+        return last
+
+
+async def opened(steps: int, metrics: str) -> Run:
+    """Open the model that is trained."""
+    service: Any = ServiceClient(user_metadata={"stage": STAGE})
+    if IS_SAVED:
+        if WITH_OPTIMIZER:
+            training = await service.create_training_client_from_state_with_optimizer(MODEL)
+        else:
+            training = await service.create_training_client_from_state(MODEL)
+    else:
+        training = await service.create_lora_training_client(**MODEL)
+    if WANDB is not None:
+        wandb.init(**WANDB)
+    return Run(service, training, steps, metrics)
 
 
 @dataclass
@@ -42,35 +93,6 @@ class Counted:
         self.used["cached"] += hits + (count - 1) * prompt.length
         self.used["sampled"] += sum(len(reply.tokens) for reply in response.sequences)
         return response
-
-
-async def update(training: Any, gradient: Any, rate: float) -> float:
-    """Submit the optimiser step with a gradient, both in one go; return the sum of the loss."""
-    stepped = training.optim_step(types.AdamParams(learning_rate=rate, **ADAM))
-    output, _ = await gradient, await stepped
-    return float(output.metrics["loss:sum"])
-
-
-def task_of(own: Sequence[Trained]) -> tuple[str, int]:
-    return own[0].episode.env, own[0].episode.task
-
-
-def parts_of(played: Sequence[list[Trained]], count: int) -> list[list[list[Trained]]]:
-    """The episodes of each of so many updates, those of a task together."""
-    tasks = dict[tuple[str, int], list[list[Trained]]]()
-    for own in played:
-        tasks.setdefault(task_of(own), []).append(own)
-    bounds = np.linspace(0, len(tasks), count + 1).round().astype(int)
-    groups = list(tasks.values())
-    return [sum(groups[a:b], list[list[Trained]]()) for a, b in pairwise(bounds)]
-
-
-def report(path: str, step: int, steps: int, measured: Mapping[str, float]) -> None:
-    """Print the metrics of a step, and add them to a file."""
-    told = ", ".join(f"{name} {value:.4g}" for name, value in measured.items())
-    print(f"step {step} of {steps}: {told}", flush=True)
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps({"step": step, **measured}) + "\n")
 
 
 @dataclass

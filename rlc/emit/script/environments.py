@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from rlc.algo import reward_function
 from rlc.catalog import (
     COOKBOOK_BATCHES,
     COOKBOOK_GROUP,
@@ -36,7 +37,16 @@ from rlc.data import (
 )
 from rlc.emit.script.literals import CallText, Expression, given, literal, named, written
 from rlc.emit.script.stitch import code_of as code_of_module
-from rlc.plan import EnvPlan, Rollouts, Split, base_split, hub_dataset, located
+from rlc.plan import (
+    EnvPlan,
+    RewardPlan,
+    Rollouts,
+    Split,
+    Training,
+    base_split,
+    hub_dataset,
+    located,
+)
 
 # What builders of the cookbook are given where they need it; groups are taken one by one.
 OFFERS = {"renderer": "get_renderer(RENDERER, tokenizer)", "tokenizer": "tokenizer"}
@@ -150,12 +160,13 @@ def parameters_of(target: str) -> tuple[Sequence[str], Sequence[str]]:
     return parameter_names(made), lacking(signature_of(made), {})
 
 
-def environments(source: Rollouts, recipe: str, folder: str) -> Iterator[str]:
+def environments(stage: Training, recipe: str, folder: str) -> Iterator[str]:
     """Yield the function that opens the environments of a stage."""
-    opening, envs = OpeningLines(recipe, folder), source.envs
+    source, opening = stage.of(Rollouts), OpeningLines(recipe, folder)
+    envs = source.envs
     shared = {"top_p": source.sampling.top_p, "top_k": source.sampling.top_k}
     shared = {name: one for name, one in shared.items() if one not in (1.0, -1)}
-    made = [CallText("Env", _env(env, opening, shared)) for env in envs]
+    made = [CallText("Env", _env(env, opening, shared, len(envs) > 1)) for env in envs]
     yield "async def environments(tokenizer: Any) -> list[Env]:"
     if any(is_chat(env) for env in envs):
         yield "    renderer = get_renderer(RENDERER, tokenizer)"
@@ -163,15 +174,41 @@ def environments(source: Rollouts, recipe: str, folder: str) -> Iterator[str]:
     yield f"    return {written(CallText('', made, '[]'), 4, 7)}"
 
 
-def _env(env: EnvPlan, opening: OpeningLines, shared: Mapping[str, Any]) -> Iterator[Expression]:
+def _env(
+    env: EnvPlan, opening: OpeningLines, shared: Mapping[str, Any], several: bool
+) -> Iterator[Expression]:
     own = env.rollouts
     yield literal(env.name)
-    yield f"weight={literal(env.weight)}"
+    yield from [f"weight={literal(env.weight)}"] if several else []
     yield f"group={literal(own.group)}"
     params = {"max_tokens": own.max_tokens, "temperature": own.temperature, **shared}
     yield named("params=", CallText("types.SamplingParams", given(params)))
-    yield named("tasks=", _tasks(env, opening))
+    tasks, curriculum = _tasks(env, opening), with_role(env, "curriculum")
+    if curriculum is not None:
+        tasks = CallText("Curriculum", [literal(env.name), tasks, *given(curriculum.args)])
+    yield named("tasks=", tasks)
     yield named("prompts=lambda: ", _prompts(env))
+    yield from _credit(env, opening)
+
+
+def is_summed(plan: RewardPlan) -> bool:
+    """Return whether the rewards of turns count as they are."""
+    others = plan.nonterminal, plan.low, plan.high, plan.shaped
+    return plan.reduce in ("turns", "sum") and others == (None, None, None, None)
+
+
+def _credit(env: EnvPlan, opening: OpeningLines) -> Iterator[Expression]:
+    """Yield the argument that says what the rewards of an environment count, where not all do."""
+    plan = env.reward
+    how = {"nonterminal": plan.nonterminal, "low": plan.low, "high": plan.high}
+    more = [*given({name: value for name, value in how.items() if value is not None})]
+    if plan.shaped is not None:
+        shaped = f"shaped_{env.name}"
+        opening.lines.extend(["", *reward_function(shaped, plan.shaped), ""])
+        more.append(f"shaped={shaped}")
+    if not is_summed(plan):
+        call = CallText("credited", ["group", literal(plan.reduce), *more])
+        yield named("credit=lambda group: ", call)
 
 
 def _prompts(env: EnvPlan) -> Expression:
@@ -182,7 +219,8 @@ def _prompts(env: EnvPlan) -> Expression:
         text = load_template(wrapper.args["name"] if wrapper else "no")("{observation}")
         return CallText("Text", ["tokenizer", literal(text)])
     chat = with_role(env, "chat")
-    begins = {name: text for name, text in (chat.args if chat else {}).items() if text}
+    said = (chat.args if chat else {}).items()
+    begins = {name: text for name, text in said if text and name in ("instruction", "system")}
     return CallText("Question" if max_turns(env) == 1 else "Chat", ["renderer", *given(begins)])
 
 
@@ -223,7 +261,20 @@ def _with_tool(inside: Expression, args: Mapping[str, Any]) -> Expression:
 def _problems(env: EnvPlan, opening: OpeningLines) -> Expression:
     args = env.args
     name, suffix = args.get("question") or args["prompt"], args["suffix"]
-    rows = opening.rows(env.id, args["split"], name)
+    made, split = "Problems", args["split"]
+    if env.id == "countdown" and split != "test" and not isinstance(split, dict):
+        made = "Problems" if args["samples"] else "Endless"
+        rows: Expression = f"lambda seed: problem({literal(split)}, seed)"
+        if args["samples"]:
+            rows = (
+                f"[problem({literal(split)}, seed) for seed in range({literal(args['samples'])})]"
+            )
+        args = {**args, "samples": None}
+    else:
+        rows = opening.rows(env.id, split, name)
+    if env.id != "countdown" and any(one.grader == "countdown" for one in env.graders):
+        complete = f"completed(['countdown'], row, {literal(name)}, {literal(args['answer'])})"
+        rows = f"[{complete} for row in {rows}]"
     if (samples := args["samples"]) is not None and args["shuffle"]:
         opening.add(f"rows = {rows}")
         rows = f"[rows[at] for at in permutation(0, 0, len(rows))[:{literal(samples)}]]"
@@ -240,7 +291,7 @@ def _problems(env: EnvPlan, opening: OpeningLines) -> Expression:
         read = f"read_rows({opening.file(args['few_shot'])})"
         before = CallText("solved", [read, literal(args["answer"]), literal(name), literal(suffix)])
         arguments.append(named("before=", before))
-    return CallText("Problems", arguments)
+    return CallText(made, arguments)
 
 
 def _grade(env: EnvPlan, name: str, opening: OpeningLines) -> list[str]:
@@ -254,6 +305,8 @@ def _grade(env: EnvPlan, name: str, opening: OpeningLines) -> list[str]:
             earned.append(f"{weight}earned({own}(reply, dict(row)), {weights})")
             continue
         read: list[Expression] = ["reply", f"right_answer(row, {literal(env.args['answer'])})"]
+        if grader.grader == "countdown":
+            read = ["reply", "row", literal(env.args["answer"])]
         if "pattern" in grader.args:
             read.append(f"re.compile({literal(grader.args['pattern'])})")
         body.append(f"{grader.name} = {CallText(f'graded_{grader.grader}', read)}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import dedent, indent
+from typing import Any
 
 from attrs import evolve, field, frozen
 
@@ -17,15 +19,15 @@ from rlc.emit.script.literals import WIDTH
 
 _PIECES = "rlc.emit.pieces."
 _JOB = f"{_PIECES}job"  # the values that each script gives anew
-# The pieces in the order of a program, and those that stand there only where they are asked for; of
-# two with one name the first is taken.
+# The pieces in the order of a program.
 _NAMED = """
-    records prompts rows tasks grading gem_games cookbook limits single rollouts
+    records prompts rows tasks grading gem_games cookbook rollouts curricula
     rlc.algo.episode_statistics datums penalty imitation preferences training
 """
 _SECTIONS = tuple(one if "." in one else _PIECES + one for one in _NAMED.split())
-_VARIANTS = tuple(_PIECES + one for one in ("cookbook", "limits", "single"))
-MARK = "# ---- pieces\n"  # where they stand in a body
+
+
+_CALLED = ("def ", "async def ", "class ", "@")
 
 
 @frozen
@@ -50,6 +52,10 @@ class Definition:
     text: str
     reads: frozenset[str]
 
+    @property
+    def is_called(self) -> bool:
+        return self.text.startswith(_CALLED)
+
 
 @frozen
 class ModuleCode:
@@ -65,6 +71,7 @@ class _Needed:
     """What a program needs: definitions in the order of their modules, and imports."""
 
     pieces: dict[str, str]  # the module of each name
+    known: Mapping[str, Any]  # values of the job
     definitions: dict[tuple[str, str], Definition] = field(factory=dict)
     imports: set[Import] = field(factory=set)
     values: set[str] = field(factory=set)
@@ -84,43 +91,128 @@ class _Needed:
                 self.values.add(name)
             elif module is not None and (module, name) not in self.definitions:
                 code = code_of(module)
-                definition = self.definitions[module, name] = code.definitions[name]
+                definition = chosen(code.definitions[name], self.known)
+                self.definitions[module, name] = definition
                 self.add(definition.reads, code)
 
 
-def stitched(body: str, imports: str, instead: Sequence[str] = ()) -> str:
-    """Return a program without its docstring; ``body`` is what is written for it alone.
+def stitched(loop: str, constants: Mapping[str, tuple[Any, str]], functions: str) -> str:
+    """Return a program without its docstring that does what ``train`` of the piece ``loop`` does.
 
-    All pieces that the body reads stand before it, and theirs before them; of the ``imports`` those
-    that something reads. The pieces of the modules ``instead`` stand for others of their name.
+    It has all pieces that this reads, and theirs, of which branches stay out that the values of the
+    job rule out. Of the ``constants``, values with their texts, it has those that something reads;
+    ``functions`` are written for it alone.
     """
-    usual = (one for one in _SECTIONS if one not in _VARIANTS)
-    order = (*(_PIECES + one for one in instead), _JOB, *usual)
+    order = (_PIECES + loop, _JOB, *_SECTIONS)
     pieces = {name: module for module in reversed(order) for name in code_of(module).definitions}
-    own = _code("", ast.parse(body), body)
-    needed = _Needed(pieces)
-    around = ModuleCode("", {}, _code("", ast.parse(imports), imports).imports)
-    needed.add(names_in(ast.parse(body)) - {*own.definitions}, around)
-    assert needed.values <= {*own.definitions}, needed.values - {*own.definitions}
-    constants, _, functions = body.partition(MARK)
-    parts = [_import_lines(needed.imports), constants.strip("\n"), *_texts(needed)]
-    return _spaced([*parts, functions.strip("\n")])
+    own = _code("", ast.parse(functions), functions)
+    needed = _Needed(pieces, {name: value for name, (value, _) in constants.items()})
+    around = ModuleCode("", {}, _code("", ast.parse(_IMPORTS), _IMPORTS).imports)
+    read = names_in(ast.parse(functions + _ENTRY))
+    needed.add(read - {*own.definitions}, around)
+    assert needed.values <= {*constants, *own.definitions}, needed.values
+    values = [text for name, (_, text) in constants.items() if name in needed.values | read]
+    needed.add(names_in(ast.parse("\n".join(values))) - {*own.definitions}, around)
+    before = (one for one in _SECTIONS if one != _PIECES + loop)
+    found = [*_ordered(needed, (*before, _PIECES + loop, ""))]
+    defined = {one.name for one in found if one.is_called}
+    plain = [one for one in found if not (one.is_called or one.reads & defined)]
+    texts = (one.text for one in found if one not in plain)
+    values += [one.text for one in plain]
+    head, end = functions.strip("\n"), _ENTRY.strip("\n")
+    return _spaced([_import_lines(needed.imports), "\n".join(values), head, *texts, end])
 
 
-def _texts(needed: _Needed) -> Iterator[str]:
+# What the functions that are written for a script read.
+_IMPORTS = """
+import argparse
+import asyncio
+import re
+import sys
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tinker import types
+from gem.tools.python_code_tool import PythonCodeTool
+from gem.tools.search_tool import SearchTool
+from gem.tools.tool_env_wrapper import ToolEnvWrapper
+from gem.wrappers.observation_wrapper import ObservationWrapper
+from tinker_cookbook.renderers import get_renderer
+from tinker_cookbook.supervised.types import ChatDatasetBuilderCommonConfig
+
+from rlc.data.grading.countdown import problem
+from rlc.data.grading.graders import completed, graded_countdown, graded_exact, graded_numeric
+from rlc.data.grading.graders import graded_regex, right_answer
+from rlc.data.problems import permutation, rows_of_countdown, rows_of_countdown_tasks
+from rlc.data.problems import rows_of_gsm8k, rows_of_math
+"""
+_ENTRY = """
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=STAGE)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--metrics", default="metrics.jsonl")
+    asyncio.run(train(**vars(parser.parse_args())))
+"""
+
+
+def _ordered(needed: _Needed, sections: Sequence[str]) -> Iterator[Definition]:
     """Yield the definitions by sections, those of rooms in the first that needs them."""
     left = dict(needed.definitions)
-    for module in (*_SECTIONS, ""):
-        reached = _Needed(needed.pieces)
+    for module in sections:
+        reached = _Needed(needed.pieces, needed.known)
         for (home, _), one in needed.definitions.items():
             if home == module or not module:
                 reached.add({one.name}, code_of(home))
-        chosen = {k: v for k, v in reached.definitions.items() if k in left}
-        chosen = {k: v for k, v in chosen.items() if k[0] not in _SECTIONS or k[0] == module}
-        for home in dict.fromkeys(home for home, _ in sorted(chosen, key=lambda k: k[0] == module)):
+        here = {k: v for k, v in reached.definitions.items() if k in left}
+        here = {k: v for k, v in here.items() if k[0] not in sections or k[0] == module}
+        for home in dict.fromkeys(home for home, _ in sorted(here, key=lambda k: k[0] == module)):
             for name in code_of(home).definitions:
-                if (home, name) in chosen:
-                    yield left.pop((home, name)).text
+                if (home, name) in here:
+                    yield left.pop((home, name))
+
+
+def chosen(one: Definition, known: Mapping[str, Any]) -> Definition:
+    """Return a definition without the branches that known values rule out."""
+    text: str | None = one.text
+    while text is not None:
+        one = evolve(one, text=text)
+        text = _with_choice(text, known)
+    return evolve(one, reads=names_in(ast.parse(one.text).body[0]) - {one.name})
+
+
+def _with_choice(text: str, known: Mapping[str, Any]) -> str | None:
+    """Return code in which one choice more is made that known values decide; None without any."""
+    lines, tree = text.splitlines(), ast.parse(text)
+    parts = [getattr(node, name, None) for node in ast.walk(tree) for name in ("body", "orelse")]
+    for block in (part for part in parts if isinstance(part, list)):
+        for node in (one for one in block if isinstance(one, ast.If)):
+            test = node.test
+            joined = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+            tests = test.values if isinstance(test, ast.BoolOp) and joined else [test]
+            decided = [one for one in tests if names_in(one) and names_in(one) <= {*known}]
+            if not decided:
+                continue
+            codes = (compile(ast.Expression(one), "", "eval") for one in decided)
+            stays, start, first = all(eval(code, {**known}) for code in codes), node.lineno, []
+            if stays and (left := [one for one in tests if one not in decided]):
+                texts = [str(ast.get_source_segment(text, one)) for one in left]
+                first = [f"{' ' * node.col_offset}if {' and '.join(texts)}:"]
+                return "\n".join([*lines[: start - 1], *first, *lines[start:]])
+            end, after = int(node.body[-1].end_lineno or 0), int(node.end_lineno or 0)
+            if stays and isinstance(node.body[-1], ast.Return | ast.Raise):
+                after = int(block[-1].end_lineno or 0)
+            if not stays:  # what is behind `else:`, if there is one
+                start, end = end + bool(node.orelse), after
+                if lines[start - 1].lstrip().startswith("elif "):
+                    start -= 1
+                    lines[start] = lines[start].replace("elif", "if", 1)
+            kept = indent(dedent("\n".join(lines[start:end])), " " * node.col_offset)
+            return "\n".join([*lines[: node.lineno - 1], *kept.splitlines(), *lines[after:]])
+    return None
 
 
 @cache
@@ -215,7 +307,7 @@ def _spaced(parts: Iterable[str]) -> str:
     """Join the parts of a program, with the lines between them that formatters leave."""
     text, before = "", False
     for part in filter(None, parts):
-        defines = part.startswith(("def ", "async def ", "class ", "@", "# ----"))
+        defines = part.startswith((*_CALLED, "# fmt"))
         gap = "\n\n\n" if defines or before else "\n\n"
         text, before = text + (gap if text else "") + part, defines
     return text.rstrip("\n") + "\n"

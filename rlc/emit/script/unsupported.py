@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlc.algo import needs_batch, unwritten, unwritten_loss
+from rlc.algo import INPUTS, needs_batch, unwritten
 from rlc.catalog import (
     CATALOGUE,
     DEFAULT_DEADLINES,
@@ -23,7 +23,6 @@ from rlc.catalog import (
     loss_traits,
     max_turns,
     model_price,
-    preference_program,
     provider,
     source_traits,
     tracker_traits,
@@ -31,15 +30,16 @@ from rlc.catalog import (
     wrapper_traits,
 )
 from rlc.data import OWN, Code, DataError, OwnFunction, search_beside
-from rlc.emit.script.common import is_judged
 from rlc.emit.script.environments import has_grade, is_known_set, parameters_of
-from rlc.emit.script.imitate import EXAMPLES
+from rlc.emit.script.learnt import EXAMPLES
+from rlc.emit.script.values import limits_of
 from rlc.lang import Diagnostic, Severity, Span, read_source
 from rlc.plan import (
     MAX_TURNS,
     STEP_TIMEOUT,
     EnvPlan,
     Evaluation,
+    ExpectationPlan,
     Likelihood,
     Plan,
     PolicyGradient,
@@ -54,6 +54,7 @@ from rlc.plan import (
 from rlc.records import values_of
 
 ADVICE = "`--target job` writes any plan"
+MEASURED = ("loss/mean", "accuracy", "heldout/loss", "heldout/accuracy")
 STAGES, ENVIRONMENT, VALUE, WATCHED = "RL0820", "RL0821", "RL0822", "RL0823"
 
 
@@ -76,7 +77,7 @@ def misfits(plan: Plan) -> list[Diagnostic]:
         return [_placed(plan, second, Misfit(STAGES, "", message))]
     found = [_placed(plan, stage, one) for one in _of_stage(stage)]
     for expectation in plan.expectations:
-        if expectation.after and not is_judged(expectation, stage):
+        if expectation.after and not _is_judged(expectation, stage):
             message = f"`expect {expectation.text}`: a script judges what it measures last"
             place = plan.provenance.get(f"expect {expectation.compared}", "")
             found.append(_at(plan, place, Misfit(WATCHED, "", message)))
@@ -126,6 +127,13 @@ def _train(stage: Training) -> Iterator[Misfit]:
         yield Misfit(VALUE, path, message)
 
 
+def _is_judged(one: ExpectationPlan, stage: StagePlan) -> bool:
+    """Return whether a script judges an expectation: of what its last step measures."""
+    known = one.quantity.key in MEASURED and one.quantity.stage == stage.name
+    whole = is_training(stage) and not limits_of(stage)
+    return known and whole and one.quantity.over == "last" and not one.terms
+
+
 def _none_for(does: str) -> Callable[[Any], Iterator[Misfit]]:
     def refused(stage: StagePlan) -> Iterator[Misfit]:
         yield Misfit(STAGES, "", f"`{stage.name}` {does}, which a script does not")
@@ -142,20 +150,24 @@ def _environment(env: EnvPlan, renderer: str) -> Iterator[str]:
     for wrapper in env.wrappers:
         if not wrapper_traits(wrapper.name).scripted:
             yield f"`{wrapper.name}()` is not written by a script"
+    chooser = with_role(env, "curriculum")
+    if chooser is not None and ("by" in chooser.args or not source_traits(env.source).graded):
+        yield "`curriculum()`: a script chooses among rows, by how well they were solved"
     for judging in env.judging:
         yield f"a script asks no judge, and this is `{judging.name}()`"
     template = with_role(env, "template")
     if template is not None and template.args["name"] not in TEMPLATES:
         yield "a template from a file is not written by a script"
-    own, reward = env.rollouts, env.reward
+    own, shaped = env.rollouts, env.reward.shaped
     limits = (own.max_failures, own.timeout, own.turn_timeout, own.step_timeout, own.max_turns)
     if limits != (None, None, None, STEP_TIMEOUT, MAX_TURNS):
         yield "`rollouts()` limits failures, time or turns, which a script does not"
     if is_chat(env) and not goes_on(env, renderer) and max_turns(env) != 1:
         yield "`history = template` writes earlier turns anew, which a script does not"
-    plain = reward.reduce in ("turns", "sum") and reward.nonterminal is None
-    if not plain or reward.shaped is not None or (reward.low, reward.high) != (None, None):
-        yield "`reward()`: a script adds up the rewards of the turns"
+    for name in () if shaped is None else set(shaped.inputs) - {*INPUTS["reward"]}:
+        yield f"`reward()`: a script knows no component `{name}` of the reward"
+    if shaped is not None and chooser is not None:
+        yield "`reward()`: a script has no curriculum by rewards before they are shaped"
     yield from _graded(env) if source_traits(env.source).graded else _coded(env)
 
 
@@ -209,8 +221,6 @@ def _values(stage: Training) -> Iterator[tuple[str, str]]:
         yield "overlap", f"`{source.overlap.kind}()`: a script samples, then trains"
     if (function := objective.advantage.function) is not None:
         yield "advantage", f"`{function}`: a script calls no function of one's own"
-    if objective.kl is not None and objective.kl.final is not None:
-        yield "kl", "`final`: a script keeps the strength of the first step"
     if objective.observations is not None:
         yield "observations", "`observations`: a script learns from replies alone"
     for teacher in objective.teacher:
@@ -221,8 +231,6 @@ def _values(stage: Training) -> Iterator[tuple[str, str]]:
             yield "teacher", "`teacher`: its context is shorter than that of the model it teaches"
     if stage.budget.usd is not None and (objective.kl or objective.teacher):
         yield "budget", "`budget` in dollars: a script does not count what other models cost"
-    if source.batch.resample:
-        yield "batch", "`resample`: a script replaces no groups"
     if source.sampling.stop or any(env.rollouts.stop for env in source.envs):
         yield "sampling", "`stop`: in a script the renderer alone ends replies"
     name = objective.loss.name
@@ -241,7 +249,7 @@ def _sft(stage: Training) -> Iterator[Misfit]:
     for name, data in zip(("data", "heldout"), stage.data, strict=False):
         code = code_of_data(data)
         if type(data) not in EXAMPLES:
-            what = f"`{data.word}()`: a script imitates chats, and builders of the cookbook"
+            what = f"`{data.word}()`: a script imitates rows, and builders of the cookbook"
             yield Misfit(STAGES, name, what)
         elif code is not None:
             yield from (Misfit(VALUE, name, told) for told in _unknown(code))
@@ -250,15 +258,10 @@ def _sft(stage: Training) -> Iterator[Misfit]:
 
 
 def _preference(stage: Training) -> Iterator[Misfit]:
-    loss = stage.of(PreferenceLoss).loss
-    for part in dict.fromkeys(unwritten_loss(preference_program(loss))):
-        yield Misfit(
-            VALUE, "loss", f"`{loss.name}` reads `{part}`, which a script does not compute"
-        )
     for name, data in zip(("data", "heldout"), stage.data, strict=False):
-        names = [getattr(data, one, "") for one in ("prompt", "chosen", "rejected")]
-        if names != [None, None, None]:
-            what = f"`{data.word}()`: a script learns from `pairs()` with the usual names of fields"
+        names = ("prompt", "chosen", "rejected", "reply", "label")
+        if type(data) not in EXAMPLES or any(getattr(data, one, None) for one in names):
+            what = f"`{data.word}()`: a script reads rows of files with the usual names of fields"
             yield Misfit(VALUE, name, what)
         elif (told := _unread(str(data.file))) is not None:
             yield Misfit(VALUE, name, told)

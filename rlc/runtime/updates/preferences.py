@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, field, frozen
 
-from rlc.algo import preference_loss_and_grad
+from rlc.algo import LIKELIHOODS, OF_SIDES, preference_loss_and_grad
 from rlc.catalog import PreferenceTraits, preference_program, preference_traits
 from rlc.plan import PreferenceLossPlan
 from rlc.runtime.rollouts.tokens import TokenSequence
@@ -110,14 +110,6 @@ class PreferenceLossResult:
 
 
 _Logprobs = Sequence[Sequence[FloatArray]]  # of each datum of each side
-# What a loss calls the logprobs of a side, those of the reference, and how many there are: sums,
-# then tokens.
-_INPUTS = {"logp": ("logp", "ref", "length", "logp_token", "ref_token")} | {
-    side: (side, f"{side}_ref", f"{side}_length", f"{side}_token", f"{side}_ref_token")
-    for side in ("chosen", "rejected", "mismatched")
-}
-# The mean log-likelihood that a loss can read, and whether it is that of prompts too.
-_LIKELIHOODS = {"chosen_nll": False, "chat_nll": True}
 
 
 @frozen(eq=False)
@@ -129,7 +121,7 @@ class _Replies:
 
     def inputs(self, side: str, at: IntArray) -> dict[str, Any]:
         """Return what a loss reads of some replies."""
-        name, ref, length, tokens, ref_tokens = _INPUTS[side]
+        name, ref, length, tokens, ref_tokens = OF_SIDES[side]
         rows = [self.rows_ST[one] for one in at]
         found: dict[str, Any] = {name: _sums(rows), tokens: rows}
         found[length] = np.array([float(len(row)) for row in rows])
@@ -187,7 +179,7 @@ def judge(
         inputs[name] = np.array([one.ratings[name] for one in preferences])
     likelihoods = {
         name: _Likelihood.of(sides, first, logprobs_SDT, whole)
-        for name, whole in _LIKELIHOODS.items()
+        for name, whole in LIKELIHOODS.items()
         if name in program.inputs
     }
     inputs |= {name: np.full(len(first), -one.mean) for name, one in likelihoods.items()}
@@ -216,7 +208,7 @@ def _weights(
 ) -> dict[int, list[FloatArray]]:
     """Return the weights of the tokens of some sides: minus the gradient, by the sums of their
     logprobs and by each."""
-    sums, tokens = grads.get(name, np.zeros(len(sides))), grads.get(_INPUTS[name][3])
+    sums, tokens = grads.get(name, np.zeros(len(sides))), grads.get(OF_SIDES[name][3])
     weights = {
         place: [-slope * datum.mask_T for datum in side.datums]
         for place, side, slope in zip(at, sides, sums, strict=True)

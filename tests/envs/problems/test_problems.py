@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from problem_support import ARGS, grader, jsonl, problem_source
 
+from rlc.data import problems
 from rlc.data.errors import DataError
-from rlc.data.grading import countdown
 from rlc.data.grading.countdown import row
 from rlc.envs.base import TaskKey
 from rlc.envs.build import build_env
@@ -155,7 +155,7 @@ def test_many_countdown_problems_are_made_one_by_one(monkeypatch: pytest.MonkeyP
         made.append(seed)
         return row([1], 1)
 
-    monkeypatch.setattr(countdown, "problem", problem)
+    monkeypatch.setattr(problems, "problem", problem)
     asked(problem_source("countdown", COUNTDOWN | {"samples": 400_000}), 3)
     assert len(set(made)) == 3
 
