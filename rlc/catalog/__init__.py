@@ -51,9 +51,9 @@ else:
             seats_of task_count templates_of trained_seats unknown_turns with_files
             with_other_histories with_role
         facts: BaseModelFacts END_MARKS FREE LORA_RATES PRICE_KINDS TINY TINY_TOKENIZER
-            drops_thinking UNKNOWN_PRICE find_model find_retired gem_facts gem_ids model_names
-            part_cost prices_as_of published_at recommended_rate renderer_fits renderer_keeps_prefix
-            renderer_names textarena_facts tokenizer_of
+            drops_thinking UNKNOWN_PRICE ends_with_text find_model find_retired gem_facts gem_ids
+            model_names part_cost prices_as_of published_at recommended_rate renderer_fits
+            renderer_keeps_prefix renderer_names textarena_facts tokenizer_of
         index: BUILTINS KINDS aggregate_traits builtins_of can_weigh find_anywhere find_builtin
             grader_traits how_to_make is_taken known_loss known_preference learns_targets_alone
             loss_traits metric_traits names_of opponent_traits preference_losses

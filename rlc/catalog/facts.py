@@ -118,6 +118,11 @@ def renderer_keeps_prefix(renderer: str) -> bool | None:
     return False if renderer in (*groups["rewrites"], *groups["ends_with_text"]) else None
 
 
+def ends_with_text(renderer: str) -> bool:
+    """Return whether a text ends a turn of a renderer, not a token."""
+    return renderer in snapshot("models")["renderers"]["ends_with_text"]
+
+
 def drops_thinking(renderer: str) -> bool:
     """Return whether a renderer is known to leave the thinking out of earlier turns."""
     return renderer in snapshot("models")["drops_thinking"]

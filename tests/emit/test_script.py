@@ -167,6 +167,7 @@ def require_clean(*paths: Path) -> None:
         ("env = weighed", "RL0821", "`weighed`: `curriculum()`: a script chooses among rows"),
         ("env = vf", "RL0821", "`vf`: a script plays `gem()`, `problems()`, `rows()`, "),
         ("env = limited", "RL0821", "`limited`: `rollouts()` limits failures, time or turns"),
+        ("model = colon", "RL0821", "`guess`: the renderer `role_colon` ends turns with text"),
         ("advantage = gdpo()", "RL0822", "`gdpo` reads `weights`, which a script does not"),
     ],
 )
@@ -188,6 +189,7 @@ def test_what_a_script_cannot_do_is_refused_where_it_stands(
     own += "  |> reward(2 * short)\n"
     own += 'env weighed = rows("words.jsonl", grader = grade_with("words.py:short"))\n'
     own += '  |> curriculum(by = "words.py:weights")\n'
+    own += 'model colon { base = "tiny"  renderer = role_colon }\n'
     own += 'env vf = verifiers("owner/name")\n'
     own += 'env limited = gem("game:GuessTheNumber-v0-easy") |> chat() |> rollouts(timeout = 5m)\n'
     own += (

@@ -39,6 +39,7 @@ preference_loss kept(beta = 0.1, price = 1.0) {
   pair   = softplus(-beta * margin) + price * fallen
 }
 model big { base = "tiny"  renderer = qwen3_instruct }
+model thinker { base = "tiny"  lora_rank = 8  renderer = qwen3_disable_thinking }
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
 env spell = gem("rg:spell_backward") |> template(qwen3_general) |> rollouts(group_size = 2)
 env sums  = problems("sums.jsonl", grader = numeric, few_shot = "solved.jsonl", suffix = " Say.")
@@ -73,6 +74,7 @@ TURNS = {
 }
 CASES: dict[str, dict[str, str]] = {
     "chat": {},
+    "kept thoughts": {"model": "thinker"},  # which the template leaves out of earlier turns
     "mixture": {"env": "2 * guess + 1 * spell", "aggregate": "seq_mean_token_mean()"},
     "turns": TURNS,
     "recorded": {**TURNS, "loss": "stable_reinforce(kl_coeff = 0.1)"},

@@ -18,6 +18,7 @@ from rlc.catalog import (
     builtins_of,
     code_of,
     code_of_data,
+    ends_with_text,
     goes_on,
     is_chat,
     loss_traits,
@@ -162,8 +163,10 @@ def _environment(env: EnvPlan, renderer: str) -> Iterator[str]:
     limits = (own.max_failures, own.timeout, own.turn_timeout, own.step_timeout, own.max_turns)
     if limits != (None, None, None, STEP_TIMEOUT, MAX_TURNS):
         yield "`rollouts()` limits failures, time or turns, which a script does not"
-    if is_chat(env) and not goes_on(env, renderer) and max_turns(env) != 1:
+    if is_chat(env) and max_turns(env) != 1 and not goes_on(env, renderer):
         yield "`history = template` writes earlier turns anew, which a script does not"
+    elif is_chat(env) and max_turns(env) != 1 and ends_with_text(renderer):
+        yield f"the renderer `{renderer}` ends turns with text, which a script does not"
     for name in () if shaped is None else set(shaped.inputs) - {*INPUTS["reward"]}:
         yield f"`reward()`: a script knows no component `{name}` of the reward"
     if shaped is not None and chooser is not None:
