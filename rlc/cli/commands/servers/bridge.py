@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 
 from rlc.cli.commands.servers.serve import require
 from rlc.cli.options import KEY_VARIABLE, add_address, key_of
@@ -48,8 +49,7 @@ def run(args: argparse.Namespace) -> int:
     address = "http://{}:{}".format(*listening.getsockname()[:2])
     shown_key = f"${KEY_VARIABLE}" if key else "tml-local"
     print(_SHOWN.format(url=endpoint.name, address=address, key=shown_key), flush=True)
-    try:
+    with suppress(KeyboardInterrupt):
         Server(*build_bridge(str(endpoint.base_url), key)).serve_on(listening)
-    except KeyboardInterrupt:
-        print("\nstopped")
+    print("\nstopped")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,11 +130,9 @@ def run(args: argparse.Namespace) -> int:
             from rlc.service import Recorder
 
             recorder = Recorder(args.record)
-        if args.references:
-            _serve_references(args, key, recorder)
-        else:
-            _serve(args, key, recorder)
-    except KeyboardInterrupt:
+        serve = _serve_references if args.references else _serve
+        with suppress(KeyboardInterrupt):  # which a server that is busy may have taken for an end
+            serve(args, key, recorder)
         kept = "" if args.references else f"; checkpoints stay in {args.checkpoints}"
         print(f"\nstopped{kept}")
     finally:
