@@ -54,8 +54,9 @@ def children_of(
         found: dict[str, Any] = {}
         for name, called, if_any in _names(kind):
             if called:
-                if not if_any or getattr(node, name) is not None:
-                    found[name] = getattr(node, name)
+                part = getattr(node, name)
+                if not if_any or plain(part) is not None:
+                    found[name] = part
             else:  # its parts are called as if they were this record's
                 found |= children_of(getattr(node, name), plain) or {}
         return found

@@ -15,8 +15,6 @@ from run_support import TINY, compiled, metrics, rollouts, run, run_new, train
 
 from rlc.cli.main import main
 from rlc.compile.recipe import compile_source
-from rlc.emit.errors import EmitError
-from rlc.emit.script.program import script
 from rlc.explanation.diff import diff_plans, diff_text
 from rlc.explanation.stages import stage_formulas
 from rlc.lang.source import Source
@@ -138,8 +136,6 @@ def test_a_plan_keeps_the_expression_and_shows_its_formula() -> None:
     text = diff_text(diff_plans(plan, other), "a", "b")
     assert "+ reward = total − 0.002 tokens" in text
     assert "shaped" not in json.dumps(plan_to_dict(compiled(TINY + train()))["stages"])
-    with pytest.raises(EmitError, match=r"`hints`: `reward\(\)`: a script adds up"):
-        script(plan)
 
 
 @pytest.mark.engine

@@ -36,17 +36,13 @@ advantage mine() {
 """
 
 
+FAST = "main.batch=groups(4, group_size = 8)", "main.optimizer=adam(3e-3)", "main.steps=8"
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_it_learns(tmp_path: Path, seed: int) -> None:
-    plan = planned(
-        recipe("quickstart") + BRIEF,
-        "main.advantage=mine()",
-        "main.batch=groups(4, group_size = 8)",
-        "main.optimizer=adam(3e-3)",
-        "main.steps=8",
-        seed=seed,
-    )
+    plan = planned(recipe("quickstart") + BRIEF, "main.advantage=mine()", *FAST, seed=seed)
     run_new(tmp_path / "run", plan)
     rewards = [row["reward/mean"] for row in metrics(tmp_path / "run", "main")]
     assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.1
@@ -92,9 +88,10 @@ advantage mine(beta = 0.02, gamma = 1.0) {
 REFERENCE = "main.kl=reference(policy.base, coef = 0)"
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_tokens_with_an_advantage_of_their_own_learn(tmp_path: Path, seed: int) -> None:
-    changes = "main.advantage=mine()", REFERENCE, "main.steps=12"
+    changes = "main.advantage=mine()", REFERENCE, *FAST
     run_new(tmp_path / "run", planned(recipe("quickstart") + PENALISED, *changes, seed=seed))
     rewards = [row["reward/mean"] for row in metrics(tmp_path / "run", "main")]
     assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.1

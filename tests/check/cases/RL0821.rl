@@ -3,7 +3,7 @@ model policy { base = "tiny" }
 
 env spell = gem("rg:spell_backward")
   |> chat()
-  |> reward(total - 0.001 * tokens)
+  |> rollouts(timeout = 5m)
 
 train main {
   model     = policy

@@ -11,8 +11,8 @@ from problem_support import problem_source
 
 from rlc.chat.prompts import PromptBuilder
 from rlc.chat.turns import Action, Observation
+from rlc.data import problems
 from rlc.data.errors import DataError
-from rlc.data.grading import countdown
 from rlc.data.grading.countdown import row
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.judges.solver_judge import NO_SOLUTION, SolverJudge, make_solver_judge, picked_number
@@ -32,7 +32,7 @@ def roles(in_box: bool = False, **args: str | int | None) -> SolverJudge:
 
 def problem(monkeypatch: pytest.MonkeyPatch) -> AsyncEpisode:
     """1, 2 and 3 make 9."""
-    monkeypatch.setattr(countdown, "test_problems", lambda: (row([1, 2, 3], 9),))
+    monkeypatch.setattr(problems, "test_problems", lambda: (row([1, 2, 3], 9),))
     source = make_async(problem_source("countdown", COUNTDOWN))
     (episode,) = asyncio.run(source.open(TaskKey(0, 0, 0, 1), [0]))
     return episode
