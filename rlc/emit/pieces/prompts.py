@@ -57,7 +57,7 @@ class Chat(Question):
             render([asked, {"role": "assistant", "content": reply}, *messages]).to_ints()
             for reply in ("A", "B")
         )
-        differs = (a != b for a, b in zip(reversed(written), reversed(another), strict=True))
+        differs = (a != b for a, b in zip(reversed(written), reversed(another), strict=False))
         seam: list[int] = written[len(written) - list(differs).index(True) :]
         last = self.tokens[-1]  # the end of the turn, unless the reply was cut off
         ended = last in self.stop and (seam[0] == last or seam[0] not in self.stop)
