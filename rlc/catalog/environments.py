@@ -149,7 +149,8 @@ def with_other_histories(plan: Plan) -> tuple[ChatTurns, Plan] | None:
 
     def other(env: EnvPlan, renderer: str) -> EnvPlan:
         history: ChatTurns = "template" if chat_history_of(env) == "sampled" else "sampled"
-        if max_turns(env) == 1 or not _is_rendered(env):
+        # What an agent says of its turns is no part of a recipe.
+        if max_turns(env) == 1 or env.agent is not None or not _is_rendered(env):
             return env
         changed = with_history(env, history)
         if goes_on(changed, renderer) in (None, goes_on(env, renderer)):

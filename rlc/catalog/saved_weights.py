@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from rlc.catalog.environments import chat_history_of, max_turns
+from rlc.catalog.environments import ChatTurns, goes_on, max_turns
 from rlc.catalog.facts import TINY, TINY_TOKENIZER
 from rlc.catalog.plan_files import plan_from_file
 from rlc.catalog.records import MODEL_FOLDER
@@ -68,7 +68,7 @@ class SavedWeights:
     trains: Mapping[str, bool]
     service: str
     renderer: str | None = None
-    turns: Literal["sampled", "template"] | None = None
+    turns: ChatTurns | None = None
     chosen: str = ""
     asked: str = field(default="", eq=False)
 
@@ -112,7 +112,7 @@ def find_weights(name: str) -> SavedWeights:
     raise WeightsError(f"{folder} is the folder of no {what}")
 
 
-def shown_turns(weights: str | None) -> Literal["sampled", "template"]:
+def shown_turns(weights: str | None) -> ChatTurns:
     """Return what a model that is served shows of earlier turns: what it was trained with, or what
     its template makes of them."""
     try:
@@ -171,8 +171,10 @@ def _of_run(path: Path, folder: str, name: str | None, which: str | None) -> Sav
     is_folder = re.fullmatch(MODEL_FOLDER, model.base) is not None
     base = located(model.base, plan.recipe) if is_folder else model.base
     trains = {part: getattr(model, part) for part in ("train_mlp", "train_attn", "train_unembed")}
-    played = [env for one in trained for env in one.played if max_turns(env) != 1]
-    turns = chat_history_of(played[-1]) if played else None
+    upto = trained[: trained.index(stage) + 1]
+    played = [(env, one) for one in upto for env in one.played if max_turns(env) != 1]
+    kept = [goes_on(env, one.model.renderer) for env, one in played]
+    turns: ChatTurns | None = ("sampled" if kept[-1] else "template") if kept else None
     of_model = model.lora_rank, trains, model.service, model.renderer
     return SavedWeights(exactly, state, base, *of_model, turns, chosen)
 

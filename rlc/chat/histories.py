@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, frozen
 
 from rlc.chat.prompts import (
+    ChatHistory,
     PromptBuilder,
     chunks_of,
     encoded_reply,
@@ -84,6 +85,8 @@ class StoppingHistory:
         closed = not ends.tokens or any(one in ends.tokens for one in tokens[-1:])
         if closed or ends.reached(tokens, self.tokenizer) is None:
             return self.inner.reply(tokens)
+        if isinstance(self.inner, ChatHistory):
+            return self.inner.reply(tokens, ends.tokens[0])
         return self.inner.reply([*tokens, ends.tokens[0]])
 
 

@@ -123,13 +123,14 @@ class ChatHistory:
         self.chunks = {**self.chunks, **chunks} if chunks else self.chunks
         return self._tokens
 
-    def reply(self, tokens: list[int]) -> Action:
-        """Record the tokens of a reply: the sampled ones, behind a beginning that it was given. The
-        action's message is the parsed reply, and its text is without thinking, unless it is whole.
-        """
+    def reply(self, tokens: list[int], ended_by: int | None = None) -> Action:
+        """Record the tokens of a reply: the sampled ones, behind a beginning that it was given. One
+        that something else has ended is read as if ``ended_by`` had. The action's message is the
+        parsed reply, and its text is without thinking, unless it is whole."""
         renderer = self._chats.renderer
-        message, _ = renderer.parse_response(tokens)
-        closed = bool(tokens) and tokens[-1] in self.stop
+        message, _ = renderer.parse_response(tokens if ended_by is None else [*tokens, ended_by])
+        last_is_end = bool(tokens) and tokens[-1] in self.stop
+        closed = last_is_end or ended_by is not None
         self._reply = tokens
         if self._chats.goes_on:
             self._tokens = self._tokens + tokens
@@ -137,7 +138,7 @@ class ChatHistory:
             self._messages.append(_as_sampled(message))
         if not self._whole:
             return Action(text_of(message), message)
-        text = renderer.tokenizer.decode(tokens[:-1] if closed else tokens)
+        text = renderer.tokenizer.decode(tokens[:-1] if last_is_end else tokens)
         return Action(text, message, cut_off=not (closed or self._chats.seams.by_text))
 
 

@@ -95,8 +95,11 @@ class Seams:
                 given += len(found)
                 given += len(more) if whole.startswith(more, given) else 0
         for at in range(len(tokens)):
-            if len(self._decoded(tokens[:at])) == given:
+            length = len(self._decoded(tokens[:at]))
+            if length == given:
                 return tokens[at:]
+            if length > given:  # a token has more than the end of the turn
+                break
         rest: list[int] = self.renderer.tokenizer.encode(whole[given:], add_special_tokens=False)
         return rest
 

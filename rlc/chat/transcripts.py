@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from threading import Lock
 from typing import Any, Literal
 
 from attrs import define, field, frozen
@@ -50,18 +51,15 @@ class TranscriptTree:
     new_chat: Callable[[], ChatHistory]
     most: int | None = None
     kinds: Counter[Kind] = field(factory=Counter, init=False)
-    # The chats up to each answer, by a digest of the conversation that it ends.
-    _answered: OrderedDict[bytes, ChatHistory] = field(factory=OrderedDict, init=False)
+    # The chats up to each answer, by a digest of the conversation that it ends and its thinking.
+    _answered: OrderedDict[bytes, dict[str, ChatHistory]] = field(factory=OrderedDict, init=False)
     _kept: int = field(default=0, init=False)  # tokens
+    _lock: Lock = field(factory=Lock, init=False)  # prompts are written in threads
 
     def write(self, messages: Sequence[Message]) -> TranscriptPrompt:
         """Return the prompt of a conversation. Raise EnvError if the renderer cannot show it."""
-        whole, chat, at = tuple(messages), None, 0
-        # An answer is followed by something new.
-        for number, digest in enumerate(_digests(whole[:-1]), start=1):
-            if digest in self._answered:
-                chat, at = self._answered[digest], number
-                self._answered.move_to_end(digest)
+        whole = tuple(messages)
+        chat, at = self._last_answer(whole[:-1])  # an answer is followed by something new
         later = whole[at:]
         kind: Kind = "begun" if chat is None else "continued"
         if self.kinds and any(message["role"] == "assistant" for message in later):
@@ -78,14 +76,30 @@ class TranscriptTree:
         """Keep an answer, which is sent as a ``message`` (None: that of :func:`reply_message`)."""
         chat = prompt.chat.copy()
         action = chat.reply(tokens)
-        *_, digest = _digests((*prompt.messages, message or reply_message(action, 0)))
-        before = self._answered.pop(digest, None)
-        self._answered[digest] = chat
-        self._kept += chat.length - (before.length if before else 0)
-        while self.most is not None and self._kept > self.most:
-            self._kept -= self._answered.popitem(last=False)[1].length
-        self.kinds[prompt.kind] += 1
+        sent = message or reply_message(action, 0)
+        *_, digest = _digests((*prompt.messages, sent))
+        with self._lock:
+            answers = self._answered.pop(digest, {})
+            before = answers.pop(_thinking(sent), None)
+            self._answered[digest] = {**answers, _thinking(sent): chat}
+            self._kept += chat.length - (before.length if before else 0)
+            while self.most is not None and self._kept > self.most:
+                _, oldest = self._answered.popitem(last=False)
+                self._kept -= sum(one.length for one in oldest.values())
+            self.kinds[prompt.kind] += 1
         return action
+
+    def _last_answer(self, messages: Sequence[Message]) -> tuple[ChatHistory | None, int]:
+        """Return the chat up to the last answer among messages, and the number of those; of several
+        with the same text that with the same thinking, or the latest."""
+        chat, at = None, 0
+        with self._lock:
+            for number, digest in enumerate(_digests(messages), start=1):
+                if answers := self._answered.get(digest):
+                    self._answered.move_to_end(digest)
+                    *_, latest = answers.values()
+                    chat, at = answers.get(_thinking(messages[number - 1]), latest), number
+        return chat, at
 
 
 class TranscriptHistory:
@@ -171,6 +185,10 @@ def _digests(messages: Iterable[Message]) -> Iterator[bytes]:
         yield digest.digest()
 
 
+def _thinking(message: Message) -> str:
+    return str(message.get("reasoning_content") or "").strip()
+
+
 def _key(message: Message) -> str:
     calls = []
     for call in message.get("tool_calls") or ():
@@ -185,5 +203,6 @@ def _key(message: Message) -> str:
             content = "".join(part["text"] for part in content)
     if isinstance(content, str) and message.get("role") == "assistant":
         content = content.strip()
-    shown = message.get("role"), content, calls, message.get("tools")
+    tool = message.get("name") if message.get("role") == "tool" else None  # some models see which
+    shown = message.get("role"), content, calls, message.get("tools"), tool
     return json.dumps(shown, sort_keys=True, default=str)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from chat_support import encode, renderer, tokenizer
+from family_tokenizers import family_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
+from tinker_cookbook.renderers import get_renderer
 
 from rlc.chat.histories import Ends, StoppingHistory, ended_reply, stop_of
 from rlc.chat.prompts import ChatFormat, ChatHistory, TextHistory
@@ -102,3 +108,37 @@ def test_what_a_service_has_sampled_beyond_the_end_is_no_part_of_a_reply(after: 
     assert reply.topk_logprobs_np.token_ids.shape == (len(kept), 2)
     assert ended_reply(reply, chat("]")) is reply
     assert ended_reply(long, ChatHistory(ChatFormat(renderer()))) is long
+
+
+def test_what_a_text_has_ended_is_closed_as_the_template_closes_it() -> None:
+    """With an end that was not sampled, such as that of gpt-oss for a last message."""
+    chats = ChatFormat(get_renderer("gpt_oss_low_reasoning", family_tokenizer()))
+    words = family_tokenizer()
+    history = StoppingHistory(ChatHistory(chats), ("]",), words)
+    prompt = history.observe(Observation("?"))
+    reply = words.encode("<|channel|>final<|message|>foo ]", add_special_tokens=False)
+    assert history.reply(reply).text == "foo ]"
+    after = history.observe(Observation("And?"))
+    assert words.decode(after[len(prompt) :]).startswith(
+        "<|channel|>final<|message|>foo ]<|end|><|start|>user<|message|>And?"
+    )
+
+
+def test_a_long_observation_is_cut_at_once() -> None:
+    """Also where the text that ends a turn is a part of a token that has more."""
+    chats = ChatFormat(get_renderer("role_colon", family_tokenizer()))
+    history = ChatHistory(chats)
+    history.observe(Observation("?"))
+    history.reply(family_tokenizer().encode("B\n", add_special_tokens=False))
+    decoded = 0
+
+    def decode(tokens: Any) -> str:
+        nonlocal decoded
+        decoded += len(tokens)
+        return str(family_tokenizer().decode(tokens))
+
+    given = chats.renderer.tokenizer
+    counting = SimpleNamespace(decode=decode, encode=given.encode, bos_token=given.bos_token)
+    with patch.object(chats.renderer, "tokenizer", counting):
+        after = history.observe(Observation("word " * 4_000))
+    assert decoded < 20 * len(after)

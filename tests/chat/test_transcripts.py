@@ -11,6 +11,7 @@ from chat_support import tokenizer
 from rlc.chat.prompts import chat_history
 from rlc.chat.transcripts import (
     TranscriptHistory,
+    TranscriptTree,
     reply_message,
     whole_conversation,
 )
@@ -123,3 +124,27 @@ def test_what_does_not_matter_to_a_model_does_not_break_the_prefix(content: str 
 def test_what_no_model_is_shown_is_refused(part: dict[str, Any], why: str) -> None:
     with pytest.raises(EnvError, match=why):
         whole_conversation([{"role": "user", "content": [part]}], [])
+
+
+def test_of_answers_with_one_text_that_with_the_thinking_that_is_sent_back_goes_on() -> None:
+    tree = TranscriptTree(chat_history(tokenizer(), "qwen3", whole=True))
+    asked = whole_conversation([ASKED], []).messages
+    for thought in ("FIRST", "SECOND"):
+        tree.answer(tree.write(asked), encode(f"<think>\n{thought}\n</think>\n\n4"))
+    for thought, shown in (("FIRST", "FIRST"), ("SECOND", "SECOND"), ("", "SECOND")):
+        said = {"role": "assistant", "content": "4", "reasoning_content": thought}
+        whole = whole_conversation([ASKED, said, {"role": "user", "content": "?"}], []).messages
+        assert f"<think>\n{shown}\n</think>" in tokenizer().decode(tree.write(whole).tokens)
+
+
+def test_the_results_of_two_tools_are_two_conversations() -> None:
+    tree = TranscriptTree(chat_history(tokenizer(), "qwen3_instruct", whole=True))
+    call = {"role": "assistant", "content": "I look."}
+    used = [ASKED, call, {"role": "tool", "content": "3", "name": "add", "tool_call_id": "1"}]
+    tree.answer(tree.write(whole_conversation(used, []).messages), encode("3"))
+    more = [{"role": "assistant", "content": "3"}, {"role": "user", "content": "Sure?"}]
+    other = {**used[2], "name": "guess"}
+    assert tree.write(whole_conversation([*used, *more], []).messages).kind == "continued"
+    assert (
+        tree.write(whole_conversation([*used[:2], other, *more], []).messages).kind != "continued"
+    )

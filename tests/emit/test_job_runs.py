@@ -22,7 +22,7 @@ from rlc.api import Recipe
 from rlc.emit.job.folder import emit_job
 from rlc.runtime.start import run_plan
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.plain, pytest.mark.slow]
 
 # A stage of each kind, a judge, code of one's own.
 SERVED = ("warm_start", "preferences", "judged", "python_environment")
@@ -38,7 +38,6 @@ def metrics_of(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.plain
 @pytest.mark.server
 @pytest.mark.parametrize("name", SERVED)
 def test_a_job_gives_the_rewards_of_the_run(

@@ -19,6 +19,7 @@ from serving_support import BASE, KEY, policy_data
 from tinker import types
 
 import rlc
+from rlc.catalog.saved_weights import shown_turns
 from rlc.chat.prompts import ChatFormat, ChatHistory
 from rlc.chat.turns import Observation
 from rlc.cli.main import main
@@ -234,3 +235,20 @@ def test_later_turns_are_served_with_the_tokens_that_training_shows(
         asked = [*chat.messages, {"role": "user", "content": "Higher."}]
         written = model._opened.chats.prompt(asked).tokens
         assert written[len(prompt) :][: len(said.tokens)] == list(said.tokens)
+
+
+@pytest.mark.slow
+def test_each_stage_is_served_with_the_turns_that_it_was_trained_on(tmp_path: Path) -> None:
+    text = 'model policy { base = "tiny"  renderer = qwen3 }\n'
+    for name, prompts in (
+        ("anew", "chat(history = template)"),
+        ("kept", "chat(history = sampled)"),
+        ("plain", "concat() |> template(no)"),
+    ):
+        text += f'env e_{name} = gem("game:GuessTheNumber-v0-easy") |> {prompts}\n'
+    text += train(steps="1", env="e_anew", batch="groups(4, group_size = 4)")
+    text += "train kept = main { env = e_kept }\ntrain plain = kept { env = e_plain }\n"
+    run_new(tmp_path / "run", compiled(text))
+    shown = [shown_turns(f"{tmp_path}/run@{stage}") for stage in ("main", "kept", "plain")]
+    assert shown == ["template", "sampled", "template"]
+    assert shown_turns("tiny") == shown_turns(None) == "template"

@@ -156,7 +156,7 @@ def _earlier_turns(view: StageView, env: EnvPlan) -> None:
         path = f"{path}.wrappers.{chat.name}"
     differs = drops_thinking(renderer) and renderer_fits(view.model.base, renderer)
     one_reply = (max_turns(env) or 1) == 1 or with_role(env, "game") is not None
-    if one_reply or not differs or not goes_on(env, renderer):
+    if one_reply or env.agent is not None or not differs or not goes_on(env, renderer):
         return
     if not view.is_given(f"{path}.args.history"):
         message = (
@@ -174,13 +174,13 @@ def _earlier_turns(view: StageView, env: EnvPlan) -> None:
 def _each_turn_a_sequence(view: StageView, env: EnvPlan) -> None:
     """Where no turn extends the one before, a long episode is paid for again and again."""
     turns, path = max_turns(env), f"envs.{env.name}.wrappers"
-    history, chat = with_role(env, "history"), with_role(env, "chat")
+    history, tokens = with_role(env, "history"), source_traits(env.source).tokens
     if (turns is not None and turns <= 2) or goes_on(env, view.model.renderer) is not False:
         return
     if history is not None:
         path, why, instead = f"{path}.{history.name}", f"`{history.name}()`", "`chat()`"
-    elif chat is not None and chat_history_of(env) == "template":
-        path, why = f"{path}.{chat.name}.args.history", "`history = template`"
+    elif chat_history_of(env) == "template" and env.agent is None and not tokens:
+        path, why = f"{path}.chat.args.history", "`history = template`"
         instead = "`history = sampled`"
     else:
         return
