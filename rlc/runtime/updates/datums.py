@@ -226,21 +226,28 @@ def episode_datums(
     only. ``scored`` has the scores of each of :func:`merged_sequences` by each scorer.
     ``of_tokens_A`` has the advantages of the tokens of all turns, where these differ.
     """
-    datums = []
+    datums, ends_T = [], np.cumsum([len(turn.tokens) for turn in turns])
     for index, sequence in enumerate(merged_sequences(turns)):
         scores = {scorer: scores_S[index] for scorer, scores_S in (scored or {}).items()}
         datum = shifted(sequence, advantages_T, chosen_T, scores)
         if of_tokens_A is not None:
-            ends_T = np.cumsum([len(turn.tokens) for turn in turns])
-            own_T = np.zeros(len(datum.mask_T))
-            for turn, reply in sequence.replies.items():
-                count = reply.end - max(reply.begin, 1)  # nothing predicts a sequence's first token
-                if count > 0:
-                    own_A = of_tokens_A[ends_T[turn] - count : ends_T[turn]]
-                    own_T[reply.end - 1 - count : reply.end - 1] = own_A
+            own_T = _of_sequence(sequence, of_tokens_A, ends_T)
             datum = evolve(datum, advantages_T=np.where(datum.mask_T, own_T, 0.0))
         datums.append(datum)
     return [datum for datum in datums if datum.mask_T.any()]
+
+
+def _of_sequence(sequence: TokenSequence, of_tokens_A: FloatArray, ends_T: Any) -> FloatArray:
+    """Return what the tokens of all turns have, of which each ends at ``ends_T``, for the targets
+    of a sequence; 0 for those that were not sampled."""
+    own_T = np.zeros(len(sequence.tokens) - 1)
+    for turn, reply in sequence.replies.items():
+        count = reply.end - max(reply.begin, 1)  # nothing predicts a sequence's first token
+        if count > 0:
+            own_T[reply.end - 1 - count : reply.end - 1] = of_tokens_A[
+                ends_T[turn] - count : ends_T[turn]
+            ]
+    return own_T
 
 
 def shifted(
