@@ -84,10 +84,8 @@ def _check_ratings(view: StageView, path: str, names: tuple[str, ...]) -> None:
         elif "rating_margin" in found:
             margins.append(found["rating_margin"])
     if bad:
-        (error, row), how_many = (
-            bad[0],
-            "all" if len(bad) == count else f"{len(bad):,} of {count:,}",
-        )
+        error, row = bad[0]
+        how_many = "all" if len(bad) == count else f"{len(bad):,} of {count:,}"
         message = f'{error.what}, in {how_many} rows of "{rows.file}"'
         label = Label(view.at("loss"), f"reads {' and '.join(f'`{name}`' for name in names)}")
         view.error(
