@@ -121,12 +121,10 @@ def goes_on(env: EnvPlan, renderer: str) -> bool | None:
 
 def with_history(env: EnvPlan, history: ChatTurns) -> EnvPlan:
     """Return an environment whose chats show that of earlier turns."""
-    chat = with_role(env, "chat")
-    said = {"instruction": "", "system": "", **(chat.args if chat else {}), "history": history}
-    step = StepPlan(chat.name if chat else "chat", said)
-    others = [wrapper for wrapper in env.wrappers if wrapper is not chat]
-    others.insert(env.wrappers.index(chat) if chat else len(others), step)
-    return evolve(env, wrappers=tuple(others))
+    chat = with_role(env, "chat") or StepPlan("chat", {})
+    said = evolve(chat, args={"instruction": "", "system": "", **chat.args, "history": history})
+    others = env.wrappers if chat in env.wrappers else (*env.wrappers, chat)
+    return evolve(env, wrappers=tuple(said if step is chat else step for step in others))
 
 
 def with_older_histories(plan: Plan) -> Plan:

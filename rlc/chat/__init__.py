@@ -19,7 +19,7 @@ else:
             opening readable rendered text_of unread_calls with_instruction
         transcripts: Message Plain TranscriptHistory TranscriptPrompt TranscriptTree reply_message
             whole_conversation
-        turns: Action Chunks ContractError EnvError NO_CHUNKS Observation Verdict chunks_from_json
-            chunks_to_json model_input readable_text split_chunks
+        turns: ANY_QUESTION Action Chunks ContractError EnvError NO_CHUNKS Observation Verdict
+            chunks_from_json chunks_to_json model_input readable_text split_chunks
         """,
     )

@@ -17,13 +17,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import lru_cache, partial
 from threading import Lock
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from attrs import define, evolve
 
-from rlc.catalog import OBSERVED
+from rlc.catalog import OBSERVED, ChatTurns
 from rlc.chat.seams import Rendering, Seams
-from rlc.chat.turns import NO_CHUNKS, Action, Chunks, EnvError, Observation, split_chunks
+from rlc.chat.turns import (
+    ANY_QUESTION,
+    NO_CHUNKS,
+    Action,
+    Chunks,
+    EnvError,
+    Observation,
+    split_chunks,
+)
 from rlc.data import Chat, Message, read_template
 from rlc.errors import first_line
 
@@ -56,17 +64,12 @@ def load_template(name: str) -> Template:
 
 _LONGEST = 4_096  # characters of a text that is cached
 _MOST = 2_048  # texts in the cache
-_ASKED: Message = {"role": "user", "content": "."}
-
-# What later prompts show of earlier turns: their sampled tokens, or what the model's template makes
-# of them, as a server that is sent messages does.
-History = Literal["sampled", "template"]
 
 
 class ChatFormat:
     """The renderer of chats, how each begins and goes on, and caches."""
 
-    def __init__(self, renderer: Any, history: History = "sampled", **begins: Any) -> None:
+    def __init__(self, renderer: Any, history: ChatTurns = "sampled", **begins: Any) -> None:
         """``begins``: the arguments of :func:`opening` that are the same for all chats."""
         self.renderer = renderer
         self.seams = Seams(renderer, partial(prompt_of, renderer))
@@ -302,7 +305,7 @@ def fitting_renderer(tokenizer: Any, name: str) -> Any:
 
     try:
         renderer = seeing_renderer(cached, name)
-        prompt = renderer.build_generation_prompt([_ASKED]).to_ints()
+        prompt = renderer.build_generation_prompt([ANY_QUESTION]).to_ints()
         stops = [stop for stop in renderer.get_stop_sequences() if isinstance(stop, int)]
         renderer.parse_response([*cached.encode("Yes", add_special_tokens=False), *stops[:1]])
     except Exception as error:  # it asserts, unpacks or looks up what this tokenizer lacks
@@ -435,7 +438,7 @@ def chat_history(
     tokenizer: Any,
     renderer_name: str,
     *,
-    history: History = "sampled",
+    history: ChatTurns = "sampled",
     whole: bool = False,
     **begins: Any,
 ) -> Callable[[], ChatHistory]:

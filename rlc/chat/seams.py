@@ -13,14 +13,12 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.chat.turns import Chunks
+from rlc.chat.turns import ANY_QUESTION, Chunks
 from rlc.data import Message
 
 Rendering = tuple[list[int], Chunks]
 
-# A short conversation, of which only the reply differs.
-_ASKED: Message = {"role": "user", "content": "."}
-_REPLY, _OTHER = "A", "B"
+_REPLY, _OTHER = "A", "B"  # in a short conversation, which differs in nothing else
 
 
 @define(eq=False)
@@ -53,7 +51,7 @@ class Seams:
         return seam[1:] if ended else seam, chunks
 
     def _rendered(self, reply: str, messages: Sequence[Message]) -> Rendering:
-        return self.render([_ASKED, {"role": "assistant", "content": reply}, *messages])
+        return self.render([ANY_QUESTION, {"role": "assistant", "content": reply}, *messages])
 
     def _end(self, messages: Sequence[Message], written: Sequence[Any]) -> int:
         """Return where the reply ends in the short conversation, tokens or text, with messages."""
@@ -77,7 +75,7 @@ class Seams:
             tokens, _ = self._rendered(_REPLY, [message])
             return tokens[self._end([message], tokens) :][:1]
 
-        first = first_after_reply(_ASKED)
+        first = first_after_reply(ANY_QUESTION)
         return first if first == first_after_reply(result) else None
 
     def _after_text(

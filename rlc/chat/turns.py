@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from rlc.data import TaskFacts
+from rlc.data import Message, TaskFacts
 from rlc.errors import Error
 
 if TYPE_CHECKING:
     from tinker import types
 
+
+# Asked where a renderer is tried, or only what it writes around messages is wanted.
+ANY_QUESTION: Message = {"role": "user", "content": "."}
 
 Chunks = Mapping[int, Any]  # by mark: the SDK's chunks that are not text
 NO_CHUNKS: Chunks = MappingProxyType({})

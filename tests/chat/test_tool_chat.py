@@ -12,10 +12,10 @@ import pytest
 from chat_support import encode, tokenizer
 from PIL import Image
 
+from rlc.catalog.environments import ChatTurns
 from rlc.catalog.facts import renderer_names
 from rlc.chat.prompts import (
     ChatHistory,
-    History,
     calls_of,
     chat_history,
     conversation,
@@ -34,7 +34,7 @@ END = "<|im_end|>"
 
 
 def chat(
-    renderer: str = "qwen3_instruct", instruction: str = "", history: History = "sampled"
+    renderer: str = "qwen3_instruct", instruction: str = "", history: ChatTurns = "sampled"
 ) -> ChatHistory:
     new_chat = chat_history(
         tokenizer(), renderer, history=history, whole=True, instruction=instruction
@@ -182,7 +182,7 @@ def test_where_the_template_rewrites_earlier_turns_each_turn_is_a_prompt_of_its_
 
 
 @pytest.mark.parametrize("kept", ["sampled", "template"])
-def test_a_broken_call_stays_in_later_prompts(kept: History) -> None:
+def test_a_broken_call_stays_in_later_prompts(kept: ChatTurns) -> None:
     history = chat("qwen3", history=kept)
     history.observe(ASKED)
     history.reply(encode(f"<tool_call>\n{{n}}\n</tool_call>{END}"))
@@ -190,7 +190,7 @@ def test_a_broken_call_stays_in_later_prompts(kept: History) -> None:
 
 
 @pytest.mark.parametrize("kept", ["sampled", "template"])
-def test_a_call_that_was_cut_off_is_shown_once_in_later_prompts(kept: History) -> None:
+def test_a_call_that_was_cut_off_is_shown_once_in_later_prompts(kept: ChatTurns) -> None:
     history = chat("qwen3", history=kept)
     history.observe(seen("hi"))
     history.reply(encode("I call <tool_call>never closed<|im_end|>"))

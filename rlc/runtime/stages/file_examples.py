@@ -12,6 +12,7 @@ from attrs import define, evolve, field, frozen
 
 from rlc.catalog import code_of_data, preference_traits
 from rlc.chat import (
+    ANY_QUESTION,
     ChatFormat,
     ChatHistory,
     EnvError,
@@ -54,7 +55,6 @@ from rlc.plan import (
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.tokens import NOT_SAMPLED, TokenSequence
 
-_ASKED: Message = {"role": "user", "content": "."}
 _CALLED: Message = {
     "role": "assistant",
     "content": "",
@@ -143,7 +143,7 @@ class SupervisedRenderer:
 
         try:
             shown = [
-                self.renderer.build_supervised_example([_ASKED, rendered(reply)])[0].to_ints()
+                self.renderer.build_supervised_example([ANY_QUESTION, rendered(reply)])[0].to_ints()
                 for reply in (one, other)
             ]
         except RendererError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import frozen
 
-from rlc.chat import EnvError, first_tokens, rendered
+from rlc.chat import ANY_QUESTION, EnvError, first_tokens, rendered
 from rlc.service.chats.grammar import Choice, JsonGrammar, Part, State, after
 from rlc.service.chats.prompts import (
     UNRENDERED,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _Q = TypeVar("_Q", list[int], str)
 _ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
-_ASKED: Message = {"role": "user", "content": "."}
 _PROBE = '{"probe": 1}'  # arguments, by which those of any call are found
 
 
@@ -143,7 +142,7 @@ def opened(form: ReplyForm, renderer: Any, tokenizer: Any, tools: Sequence[Tool]
 
 def _opened_call(tools: Sequence[Tool], renderer: Any, tokenizer: Any) -> BegunReply:
     try:
-        asked: list[int] = renderer.build_generation_prompt([_ASKED]).to_ints()
+        asked: list[int] = renderer.build_generation_prompt([ANY_QUESTION]).to_ints()
     except (*UNRENDERED, EnvError):
         return BegunReply()
     both = _PROBE, "{}"
@@ -189,7 +188,7 @@ def _call(renderer: Any, asked: list[int], name: str, arguments: str) -> list[in
     call = {"id": "call", "type": "function", "function": function}
     reply = rendered({"role": "assistant", "content": "", "tool_calls": [call]})
     try:
-        whole: list[int] = renderer.build_supervised_example([_ASKED, reply])[0].to_ints()
+        whole: list[int] = renderer.build_supervised_example([ANY_QUESTION, reply])[0].to_ints()
     except (*UNRENDERED, EnvError):
         return []
     return whole[len(asked) :] if whole[: len(asked)] == asked else []
