@@ -89,23 +89,30 @@ def config(url: str, mode: str, path: str, logs: str, sizes: tuple[int, int, int
         },
     }
     return train.Config(
-        model_name="tiny",
         recipe_name="questions",
         dataset_builder=Builder(path=path, groups=groups, members=members),
-        renderer_name="qwen3_instruct",
-        learning_rate=1e-4,
         loss_fn="ppo" if mode == "asynchronous" else "importance_sampling",
-        max_tokens=MAX_TOKENS,
-        lora_rank=8,
-        eval_every=0,
-        save_every=0,
-        log_path=logs,
-        base_url=url,
-        max_steps=steps,
-        num_groups_to_log=0,
-        rollout_json_export=False,
+        **settings(url, logs, steps),
         **modes[mode],
     )
+
+
+def settings(url: str, logs: str, steps: int) -> dict[str, Any]:
+    """Return the settings of a loop that does nothing but play and train."""
+    return {
+        "model_name": "tiny",
+        "renderer_name": "qwen3_instruct",
+        "learning_rate": 1e-4,
+        "max_tokens": MAX_TOKENS,
+        "lora_rank": 8,
+        "eval_every": 0,
+        "save_every": 0,
+        "log_path": logs,
+        "base_url": url,
+        "max_steps": steps,
+        "num_groups_to_log": 0,
+        "rollout_json_export": False,
+    }
 
 
 def main() -> None:

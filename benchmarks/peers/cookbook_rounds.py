@@ -16,6 +16,7 @@ from typing import Any
 
 import chz
 import tiny_model
+from cookbook_loop import settings
 from tinker_cookbook.renderers import get_renderer, get_text_content
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.types import (
@@ -30,8 +31,6 @@ from tinker_cookbook.tokenizer_utils import get_tokenizer
 sys.path.append(str(Path(__file__).parents[1]))
 
 from rounds_game import Rounds
-
-MAX_TOKENS = 16
 
 
 @dataclass
@@ -97,25 +96,14 @@ def config(url: str, logs: str, groups: int, members: int, steps: int, staleness
     takes_loss = "loss_fn" in train.AsyncConfig.__annotations__
     loss = {"loss_fn": "ppo"} if takes_loss else {}
     return train.Config(
-        model_name="tiny",
         recipe_name="rounds",
         dataset_builder=Builder(count=steps + 4, groups=groups, members=members),
-        renderer_name="qwen3_instruct",
-        learning_rate=1e-4,
-        max_tokens=MAX_TOKENS,
-        lora_rank=8,
         loss_fn_config={"clip_low_threshold": 0.8, "clip_high_threshold": 1.2},
-        eval_every=0,
-        save_every=0,
-        log_path=logs,
-        base_url=url,
-        max_steps=steps,
-        num_groups_to_log=0,
-        rollout_json_export=False,
         async_config=train.AsyncConfig(
             max_steps_off_policy=staleness, groups_per_batch=groups, **loss
         ),
         **({} if takes_loss else {"loss_fn": "ppo"}),
+        **settings(url, logs, steps),
     )
 
 
