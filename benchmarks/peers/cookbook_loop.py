@@ -25,6 +25,11 @@ from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilde
 from tinker_cookbook.tokenizer_utils import get_tokenizer
 
 MAX_TOKENS = 16
+# A server of the protocol has no defaults of its own for the clips.
+PPO: dict[str, Any] = {
+    "loss_fn": "ppo",
+    "loss_fn_config": {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2},
+}
 
 
 class Question(ProblemEnv):
@@ -91,7 +96,7 @@ def config(url: str, mode: str, path: str, logs: str, sizes: tuple[int, int, int
     return train.Config(
         recipe_name="questions",
         dataset_builder=Builder(path=path, groups=groups, members=members),
-        loss_fn="ppo" if mode == "asynchronous" else "importance_sampling",
+        **(PPO if mode == "asynchronous" else {"loss_fn": "importance_sampling"}),
         **settings(url, logs, steps),
         **modes[mode],
     )

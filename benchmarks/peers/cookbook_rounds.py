@@ -16,7 +16,7 @@ from typing import Any
 
 import chz
 import tiny_model
-from cookbook_loop import settings
+from cookbook_loop import PPO, settings
 from tinker_cookbook.renderers import get_renderer, get_text_content
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.types import (
@@ -94,15 +94,17 @@ class Builder(RLDatasetBuilder):
 
 def config(url: str, logs: str, groups: int, members: int, steps: int, staleness: int) -> Any:
     takes_loss = "loss_fn" in train.AsyncConfig.__annotations__
-    loss = {"loss_fn": "ppo"} if takes_loss else {}
+    loss = {"loss_fn": PPO["loss_fn"]}
     return train.Config(
         recipe_name="rounds",
         dataset_builder=Builder(count=steps + 4, groups=groups, members=members),
-        loss_fn_config={"clip_low_threshold": 0.8, "clip_high_threshold": 1.2},
+        loss_fn_config=PPO["loss_fn_config"],
         async_config=train.AsyncConfig(
-            max_steps_off_policy=staleness, groups_per_batch=groups, **loss
+            max_steps_off_policy=staleness,
+            groups_per_batch=groups,
+            **(loss if takes_loss else {}),
         ),
-        **({} if takes_loss else {"loss_fn": "ppo"}),
+        **({} if takes_loss else loss),
         **settings(url, logs, steps),
     )
 
