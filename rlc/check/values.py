@@ -82,10 +82,12 @@ _PLAIN = {str, int, float, bool, type(None)}
 @define(eq=False)
 class Origins:
     """The origins of the leaves of a stage, and the places of its parts, by dotted path. ``span``
-    is the place of the stage; ``values`` are its parts as they were evaluated."""
+    is the place of the stage; ``values`` are its parts as they were evaluated. Those of a plan have
+    no places, and its ``recorded`` origins."""
 
     span: Span
     values: dict[str, Value] = field(factory=dict)
+    recorded: Mapping[str, str] = field(factory=dict)
 
     def at(self, path: str) -> Span:
         """Return the place of ``batch.size`` and the like, or of the nearest part around it."""
@@ -103,7 +105,7 @@ class Origins:
 
     def provenance(self) -> dict[str, str]:
         """Return the origin of every leaf by its path, in order."""
-        found: dict[str, str] = {}
+        found = dict(self.recorded)
         for name, value in self.values.items():
             _trace(value, name, value, found)
         return found

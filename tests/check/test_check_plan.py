@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 from paths import RECIPES
-from run_support import tiny, train
+from run_support import compiled, tiny, train
 from stage_parts import flat
 
 import rlc
@@ -34,6 +34,16 @@ def test_plans_of_recipes_are_sound(name: str, monkeypatch: pytest.MonkeyPatch) 
     plan = rlc.load(f"recipes/{name}.rl").plan()
     assert not check_plan(plan).has_errors
     assert not check_plan(rehearse(plan)).has_errors
+
+
+@pytest.mark.parametrize(
+    ("chat", "expected"), [("chat(history = sampled)", []), ("chat()", ["RL0405"])]
+)
+def test_a_plan_knows_what_its_recipe_has_said(chat: str, expected: list[str]) -> None:
+    """So that a resumed run is not warned of what the recipe decided."""
+    model = 'model policy { base = "tiny"  renderer = qwen3 }\n'
+    env = f'env guess = gem("game:GuessTheNumber-v0-easy") |> {chat}\n'
+    assert [item.code for item in check_plan(compiled(model + env + train()))] == expected
 
 
 def test_a_plan_that_was_changed_does_not_run(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ as soon as the parts that it needs could be read, regardless of errors in the ot
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -70,15 +71,21 @@ def _with_demonstrations(view: StageView) -> StageView:
         return view
     if (value := values.get("data")) is not None:
         values = {**values, "envs": evolve(value, data=(value.data.env,))}
-    origins = Origins(view.origins.span, values)
+    origins = evolve(view.origins, values=values)
     return evolve(view, parts={**view.parts, "envs": shown.environments}, origins=origins)
 
 
 def check_plan(plan: Plan) -> Diagnostics:
     """Return what the rules find in a plan, of each code the first finding; it has no places.
     Raise UnknownBuiltinError for a name that no builtin has."""
-    found = Diagnostics()
-    nowhere = Origins(Span(Source(plan.recipe, ""), 0, 0))
-    parts = {stage.name: dict(children_of(stage) or {}) for stage in plan.stages}
-    run_rules({name: (own, nowhere) for name, own in parts.items()}, found)
+    found, nowhere = Diagnostics(), Span(Source(plan.recipe, ""), 0, 0)
+    recorded = defaultdict[str, dict[str, str]](dict)  # the origins of each stage
+    for path, origin in plan.provenance.items():
+        name, _, inside = path.removeprefix("stages.").partition(".")
+        recorded[name][inside] = origin
+    stages = {
+        one.name: (dict(children_of(one) or {}), Origins(nowhere, recorded=recorded[one.name]))
+        for one in plan.stages
+    }
+    run_rules(stages, found)
     return Diagnostics(evolve(item, span=None, labels=(), file=plan.recipe) for item in found)
