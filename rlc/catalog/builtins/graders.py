@@ -71,7 +71,9 @@ def _rubric(args: Args) -> JudgePlan:
     scale = given.pop("scale")
     ends: list[Any] = list(scale.data) if len(scale.data) == 2 else [None, None]
     plain = [end if isinstance(end, int | float) and end is not True else None for end in ends]
-    low, high = (evolve(scale, type="float", data=end and float(end)) for end in plain)
+    low, high = (
+        evolve(scale, type="float", data=None if end is None else float(end)) for end in plain
+    )
     given |= {name: as_float(given[name]) for name in ("timeout", "temperature")}
     return JudgePlan(name="judge", weight=1.0, low=low, high=high, **given)
 

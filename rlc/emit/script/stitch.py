@@ -75,6 +75,7 @@ class _Needed:
     definitions: dict[tuple[str, str], Definition] = field(factory=dict)
     imports: set[Import] = field(factory=set)
     values: set[str] = field(factory=set)
+    chosen: dict[Definition, Definition] = field(factory=dict)  # by the whole ones, each made once
 
     def add(self, names: Iterable[str], within: ModuleCode) -> None:
         for name in sorted(names):
@@ -91,7 +92,9 @@ class _Needed:
                 self.values.add(name)
             elif module is not None and (module, name) not in self.definitions:
                 code = code_of(module)
-                definition = chosen(code.definitions[name], self.known)
+                whole = code.definitions[name]
+                if (definition := self.chosen.get(whole)) is None:
+                    definition = self.chosen[whole] = chosen(whole, self.known)
                 self.definitions[module, name] = definition
                 self.add(definition.reads, code)
 
@@ -163,7 +166,7 @@ def _ordered(needed: _Needed, sections: Sequence[str]) -> Iterator[Definition]:
     """Yield the definitions by sections, those of rooms in the first that needs them."""
     left = dict(needed.definitions)
     for module in sections:
-        reached = _Needed(needed.pieces, needed.known)
+        reached = _Needed(needed.pieces, needed.known, chosen=needed.chosen)
         for (home, _), one in needed.definitions.items():
             if home == module or not module:
                 reached.add({one.name}, code_of(home))
@@ -177,7 +180,7 @@ def _ordered(needed: _Needed, sections: Sequence[str]) -> Iterator[Definition]:
 
 def chosen(one: Definition, known: Mapping[str, Any]) -> Definition:
     """Return a definition without the branches that known values rule out."""
-    text: str | None = one.text
+    text: str | None = None if one.reads.isdisjoint(known) else one.text
     while text is not None:
         one = evolve(one, text=text)
         text = _with_choice(text, known)
