@@ -112,11 +112,13 @@ def chat_history_of(env: EnvPlan) -> ChatTurns:
 
 def goes_on(env: EnvPlan, renderer: str) -> bool | None:
     """Return whether each prompt of an episode begins with the one before and what was sampled, so
-    that it is one sequence; None if that is not known of the renderer."""
+    that it is one sequence; None if that is not known of the renderer, or of an environment that
+    makes its prompts itself."""
     if makes_text(env):
         return False
-    sampled = chat_history_of(env) == "sampled" and not source_traits(env.source).tokens
-    return True if sampled else renderer_keeps_prefix(renderer)
+    if chat_history_of(env) == "template":
+        return renderer_keeps_prefix(renderer)
+    return True if not source_traits(env.source).tokens else renderer_keeps_prefix(renderer) or None
 
 
 def with_history(env: EnvPlan, history: ChatTurns) -> EnvPlan:
@@ -127,13 +129,17 @@ def with_history(env: EnvPlan, history: ChatTurns) -> EnvPlan:
     return evolve(env, wrappers=tuple(said if step is chat else step for step in others))
 
 
-def with_older_histories(plan: Plan) -> Plan:
-    """Return a plan of before schema 5, in which the renderer alone decided how chats went on, with
+def with_older_histories(plan: Plan, version: int) -> Plan:
+    """Return a plan of before schema 6, in which environments that make their prompts themselves
+    had the renderer as it is, and before 5, in which it alone decided how all chats went on, with
     what it decided."""
 
     def as_it_was(env: EnvPlan, renderer: str) -> EnvPlan:
         anew = max_turns(env) != 1 and not renderer_keeps_prefix(renderer)
-        if with_role(env, "chat") is None and not (anew and _is_rendered(env)):
+        own = source_traits(env.source).tokens
+        if version >= 5 and not own:
+            return env
+        if with_role(env, "chat") is None and not (anew and (own or _is_rendered(env))):
             return env
         return with_history(env, "template" if anew else "sampled")
 

@@ -48,8 +48,8 @@ def plan_from_file(data: object, folder: str | os.PathLike[str]) -> tuple[Plan, 
         if key not in (*_MARK, "plan_hash", _OF_PROVENANCE)
     }
     plan, stated = plan_from_dict(content), data.get("plan_hash")
-    if content.get("schema_version") in OLDER:
-        plan = with_older_histories(plan)
+    if (version := content.get("schema_version")) in OLDER:
+        plan = with_older_histories(plan, version)
     # That of the content as an older version wrote it, or as another program would write it.
     intact = None if stated is None else stated in (content_hash(content), plan_hash(plan))
     if intact and data.get(_OF_PROVENANCE, provenance_hash(content)) != provenance_hash(content):

@@ -174,7 +174,7 @@ def _of_run(path: Path, folder: str, name: str | None, which: str | None) -> Sav
     upto = trained[: trained.index(stage) + 1]
     played = [(env, one) for one in upto for env in one.played if max_turns(env) != 1]
     kept = [goes_on(env, one.model.renderer) for env, one in played]
-    turns: ChatTurns | None = ("sampled" if kept[-1] else "template") if kept else None
+    turns: ChatTurns | None = ("template" if kept[-1] is False else "sampled") if kept else None
     of_model = model.lora_rank, trains, model.service, model.renderer
     return SavedWeights(exactly, state, base, *of_model, turns, chosen)
 

@@ -14,6 +14,7 @@ from rlc.catalog import (
     gem_facts,
     is_chat,
     is_included,
+    max_turns,
     prompt_rules,
     rubrics_of,
     source_traits,
@@ -52,6 +53,7 @@ from rlc.envs.base import (
     TaskKey,
     make_source,
 )
+from rlc.envs.cookbook.renderers import registered
 from rlc.envs.cookbook.source import CookbookSource, TokenHistory
 from rlc.envs.games import GameSource, OpponentProgram, make_opponent, own_game, textarena_source
 from rlc.envs.gem.guess import GuessSource
@@ -242,13 +244,14 @@ def _openreward_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
 
 def _cookbook_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
     rows, split = plan.args.get("rows"), plan.args["split"]
+    goes_on = chat_history_of(plan) == "sampled" and max_turns(plan) != 1
     source = CookbookSource(
         builder=plan.id,
         args=plan.args["args"],
         split="train" if rows else split,
         size=plan.rollouts.group,
         tokenizer=tokenizer,
-        renderer=renderer,
+        renderer=registered(renderer) if goes_on else renderer,
         self_play=plan.args["self_play"],
         rows=rows and rows_in(rows, split, ""),
     )

@@ -11,6 +11,7 @@ from rlc.catalog import (
     GRADER,
     REQUIRED,
     Param,
+    chat_history_of,
     find_builtin,
     goes_on,
     how_old,
@@ -350,9 +351,11 @@ def datum_sentence(env: EnvPlan, model: ModelPlan) -> str:
     if makes_text(env):
         return f"one training sequence a turn: {why}"
     if goes_on(env, model.renderer) is None:
+        anew = chat_history_of(env) == "template"
+        who = f"the renderer {model.renderer}" if anew else "its code"
         return (
-            f"one training sequence an episode, if the renderer {model.renderer} keeps earlier "
-            "turns as they were, which is not known; else one a turn"
+            f"one training sequence an episode, if {who} keeps earlier turns as they were, which "
+            "is not known; else one a turn"
         )
     return (
         f"one training sequence a turn, for the renderer {model.renderer} rewrites earlier turns: "

@@ -45,7 +45,7 @@ from rlc.plan.stages import (
 )
 from rlc.records import evolve
 
-OLDER = (3, 4)  # the schemas that are read beside today's
+OLDER = (3, 4, 5)  # the schemas that are read beside today's
 
 _OF_FILES = ("path", "split", "count", "max_tokens", "too_long")
 # The fields of each kind of data, of which schema 3 had one record with all of them.

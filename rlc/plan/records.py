@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlc.plan.expectations import ExpectationPlan
     from rlc.plan.graph import Graph
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 REHEARSAL = "--rehearse"  # the origin of what a rehearsal changes
 RECOGNISED = ", which is this one"  # ends the origin of a loss that has the formula of its own
 # Seconds for which Tinker keeps a checkpoint: between an hour and ten years.

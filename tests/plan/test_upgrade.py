@@ -44,6 +44,7 @@ SINCE = {
 SAMPLED, ANEW = "chat(history = sampled)", "chat(history = template)"
 _SUDOKU = "Please reason step by step, and put your final answer within \\\\boxed{}."
 TURNS = {
+    "cookbook_arithmetic": {"100 },\n)": f"100 }},\n) |> {ANEW}"},
     "debate": {SAMPLED: ANEW},
     "harbor": {SAMPLED: ANEW},
     "mcp_tools": {"history = sampled": "history = template"},
@@ -113,23 +114,25 @@ def test_what_is_no_plan_of_schema_3_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("renderer", "env", "history"),
+    ("version", "renderer", "env", "history"),
     [
-        ("qwen3", 'gem("game:GuessTheNumber-v0-easy") |> chat()', "template"),
-        ("qwen3", 'python("game:make") |> rollouts(max_turns = 4)', "template"),
-        ("qwen3", 'gem("rg:chain_sum") |> chat()', "sampled"),  # there is one turn
-        ("qwen3_instruct", 'gem("game:GuessTheNumber-v0-easy") |> chat()', "sampled"),
+        (4, "qwen3", 'gem("game:GuessTheNumber-v0-easy") |> chat()', "template"),
+        (4, "qwen3", 'python("game:make") |> rollouts(max_turns = 4)', "template"),
+        (4, "qwen3", 'gem("rg:chain_sum") |> chat()', "sampled"),  # there is one turn
+        (4, "qwen3_instruct", 'gem("game:GuessTheNumber-v0-easy") |> chat()', "sampled"),
+        (5, "qwen3", 'cookbook("builders:Words")', "template"),
+        (5, "qwen3_instruct", 'cookbook("builders:Words")', "sampled"),
     ],
 )
-def test_the_chats_of_a_plan_of_schema_4_go_on_as_they_did(
-    renderer: str, env: str, history: str
+def test_the_chats_of_an_older_plan_go_on_as_they_did(
+    version: int, renderer: str, env: str, history: str
 ) -> None:
     """Where their renderer changed earlier turns, each turn was a prompt of its own."""
     model = f'model policy {{ base = "tiny"  renderer = {renderer} }}\n'
     text = f"{model}env guess = {env}\n{train()}"
     now = compile_source(Source("r.rl", text)).plan
     assert now is not None
-    data = plan_to_dict(now) | {"schema_version": 4}
+    data = plan_to_dict(now) | {"schema_version": version}
     (old_env,) = data["stages"][0]["source"]["envs"]
     for step in old_env["wrappers"]:
         step["args"].pop("history", None)
@@ -138,3 +141,4 @@ def test_the_chats_of_a_plan_of_schema_4_go_on_as_they_did(
     assert chat_history_of(played) == history
     kept = goes_on(played, renderer)
     assert kept is (history == "sampled")
+    assert goes_on(now.stages[0].played[0], renderer) is not False

@@ -14,7 +14,7 @@ import chz
 from tinker import ModelInput
 from tinker.types import ImageChunk
 from tinker.types.dmel_chunk import DmelChunk
-from tinker_cookbook.renderers import get_renderer
+from tinker_cookbook.renderers import get_renderer, get_text_content
 from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
 from tinker_cookbook.rl.types import (
     Env,
@@ -46,7 +46,7 @@ class Echo(Env):
 
     async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
         message, _ = self.renderer.parse_response(action)
-        said = message["content"]
+        said = get_text_content(message)
         if said == "fall over":
             raise RuntimeError("fell over")
         if said == "block":

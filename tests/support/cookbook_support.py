@@ -29,11 +29,12 @@ def source(
     split: str = "train",
     size: int = 2,
     rows: list[dict[str, Any]] | None = None,
+    renderer: str = "qwen3_instruct",
     **args: Any,
 ) -> CookbookSource:
     place = FilePlace("sums.jsonl", 1)
     read = None if rows is None else [DataRow(row, place) for row in rows]
-    made = (builder, args, split, size, tokenizer(), "qwen3_instruct")
+    made = (builder, args, split, size, tokenizer(), renderer)
     return CookbookSource(*made, rows=read)
 
 

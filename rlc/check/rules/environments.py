@@ -59,6 +59,12 @@ def _wrappers_apply(view: StageView, env: EnvPlan) -> None:
         elif wraps == "blocks" and source.blocks is False:
             message = f"`{player}()` waits without blocking, so `{name}()` has nothing to do"
             view.error("RL0305", path, message, "remove it")
+    chat = with_role(env, "chat")
+    for name in ("instruction", "system") if source.tokens and chat is not None else ():
+        if chat is not None and chat.args.get(name):
+            message = f"`{player}()` writes its messages itself, and has no use for `{name}`"
+            advice = "remove it; what the data set takes is written in its `args`"
+            view.error("RL0305", f"envs.{env.name}.wrappers.chat.args.{name}", message, advice)
 
 
 @rule_on_envs()

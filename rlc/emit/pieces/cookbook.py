@@ -12,17 +12,24 @@ from tinker_cookbook.rl.types import EnvGroupBuilder
 
 
 class Tokens:
-    """Prompts and replies as they are."""
+    """Prompts and replies as they are; if it ``goes_on``, a turn begins with those before it."""
 
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer, self.stop = tokenizer, None
+    def __init__(self, tokenizer: Any, goes_on: bool = False) -> None:
+        self.tokenizer, self.stop, self.goes_on = tokenizer, None, goes_on
+        self.before: list[Any] = []
 
     def observe(self, shown: tuple[types.ModelInput, Any]) -> list[Any]:
         prompt, self.stop = shown
-        return flat(prompt)
+        tokens = flat(prompt)
+        if self.goes_on and tokens[: len(self.before)] != self.before:
+            what = "the environment writes earlier turns anew: end it in the recipe with"
+            raise SystemExit(f"{what} `|> chat(history = template)`")
+        self.before = tokens
+        return tokens
 
     def reply(self, tokens: list[int]) -> tuple[list[int], str]:
         """A reply, and whether it ended by itself."""
+        self.before = [*self.before, *tokens]
         text, ends = self.tokenizer.decode(tokens), [*(self.stop or ())]
         ends.append(self.tokenizer.eos_token_id)
         done = any(text.endswith(e) if isinstance(e, str) else e in tokens[-1:] for e in ends)

@@ -17,6 +17,7 @@ from rlc.catalog import (
     COOKBOOK_GROUP,
     COOKBOOK_MODEL,
     COOKBOOK_RENDERER,
+    chat_history_of,
     code_of,
     is_chat,
     max_turns,
@@ -160,6 +161,9 @@ def parameters_of(target: str) -> tuple[Sequence[str], Sequence[str]]:
     return parameter_names(made), lacking(signature_of(made), {})
 
 
+_GOING_ON = "Tokens(tokenizer, goes_on=True)"
+
+
 def environments(stage: Training, recipe: str, folder: str) -> Iterator[str]:
     """Yield the function that opens the environments of a stage."""
     source, opening = stage.of(Rollouts), OpeningLines(recipe, folder)
@@ -213,7 +217,7 @@ def _credit(env: EnvPlan, opening: OpeningLines) -> Iterator[Expression]:
 
 def _prompts(env: EnvPlan) -> Expression:
     if source_traits(env.source).prompts == "own":
-        return "Tokens(tokenizer)"
+        return "Tokens(tokenizer)" if chat_history_of(env) == "template" else _GOING_ON
     if not is_chat(env):
         wrapper = with_role(env, "template")
         text = load_template(wrapper.args["name"] if wrapper else "no")("{observation}")

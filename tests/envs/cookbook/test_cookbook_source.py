@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,9 +11,11 @@ import cookbook_builders
 import pytest
 from chat_support import tokenizer
 from cookbook_support import ARITHMETIC, WORDS, key, on, play, source, tokens
+from tinker_cookbook.renderers import get_renderer, get_text_content
 
 from rlc.chat.turns import EnvError
 from rlc.envs.base import AsyncSource
+from rlc.envs.cookbook.renderers import registered
 from rlc.envs.cookbook.sets import SharedTokenizer
 from rlc.envs.cookbook.source import TokenHistory, TokenObservation
 from rlc.errors import Error
@@ -71,6 +74,54 @@ def test_prompts_and_replies_are_the_tokens_themselves() -> None:
     assert [o.reward for o in (second, last)] == [1.0, 0.0]
     assert last.done
     assert last.metrics == {"finished": 1.0, "tag/echo": 1.0, "tag/one": 1.0}
+
+
+THOUGHT = "<think>\nIt is one.\n</think>\n\none"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_prompt_goes_on_with_the_sampled_tokens(kept: bool) -> None:
+    """Where the template would leave out earlier thinking; the cookbook's own prompts do."""
+    made = source(renderer=registered("qwen3") if kept else "qwen3")
+
+    async def played() -> Any:
+        first, other = await made.open(key(0), [0, 1])
+        await play(other, "<think>\nAnother thought.\n</think>\n\none")  # which reads the same
+        return await play(first, THOUGHT)
+
+    first, second = on(made, played())
+    goes_on = [*first.tokens, *tokens(f"{THOUGHT}<|im_end|>")]
+    assert (list(second.tokens[: len(goes_on)]) == goes_on) is kept
+    assert second.reward == 1.0
+    rest = "\n<|im_start|>user\nOnce more.<|im_end|>\n<|im_start|>assistant\n"
+    assert second.text.endswith(rest)
+    assert ("It is one." in tokenizer().decode(list(second.tokens))) is kept
+
+
+def test_what_an_environment_writes_anew_is_shown_as_the_template_shows_it() -> None:
+    plain, made = get_renderer("qwen3", tokenizer()), get_renderer(registered("qwen3"), tokenizer())
+    asked = [{"role": "user", "content": "Say one."}]
+    reply, _ = made.parse_response(tokens(f"{THOUGHT}<|im_end|>"))
+    assert reply == plain.parse_response(tokens(f"{THOUGHT}<|im_end|>"))[0]
+    more = [{"role": "user", "content": "Once more."}]
+
+    def prompt(renderer: Any, *said: Any) -> list[int]:
+        shown: list[int] = renderer.build_generation_prompt([*asked, *said, *more]).to_ints()
+        return shown
+
+    kept = prompt(made, reply)
+    assert kept != prompt(plain, reply)
+    assert prompt(made, copy.deepcopy(reply)) == prompt(made, {**reply}) == kept
+    for written in (
+        {"role": "assistant", "content": get_text_content(reply)},
+        {**reply, "role": "user"},
+        {**reply, "tool_calls": []},
+    ):
+        assert prompt(made, written) == prompt(plain, written)
+    again, _ = made.parse_response(tokens("two<|im_end|>"))
+    assert prompt(made, reply, *more, again)[: len(kept)] == kept
+    begun = [made.build_generation_prompt([*asked, reply, *more], prefill="Well") for _ in "ab"]
+    assert begun[0] == plain.build_generation_prompt([*asked, reply, *more], prefill="Well")
 
 
 def test_an_environment_hears_whether_a_reply_came_to_its_end() -> None:
