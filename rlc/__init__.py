@@ -7,6 +7,7 @@ The functions here do what the commands of the same names do::
     recipe = rlc.load("recipes/quickstart.rl", set={"main.steps": 10})
     recipe.check()              # the findings, empty if there are none
     print(recipe.explain())     # values with their origins, formulas, graph, cost
+    rlc.grade(recipe, "\\boxed{5}")  # what a run would make of a reply
     summary = rlc.run(recipe)   # train; the summary has the checkpoint and the rewards
     summary.history["main"]["reward/mean"]  # by step, as rlc.history("runs/x") reads it
     summary.model().chat("2 + 3 = ?")  # talk to what was trained, as rlc.model("runs/x") does
@@ -23,7 +24,17 @@ from rlc.version import __version__ as __version__
 
 TYPE_CHECKING = False  # importing typing would take longer than all of this
 if TYPE_CHECKING:
-    from rlc.api import Explanation, Recipe, RecipeError, explain, load, load_plan, run, sweep
+    from rlc.api import (
+        Explanation,
+        Recipe,
+        RecipeError,
+        explain,
+        grade,
+        load,
+        load_plan,
+        run,
+        sweep,
+    )
     from rlc.errors import Error
     from rlc.models.model import Model, model, resume
     from rlc.plan.records import Plan
@@ -37,7 +48,7 @@ else:
     __getattr__ = door(
         __name__,
         """
-        api: Explanation Recipe RecipeError explain load load_plan run sweep
+        api: Explanation Recipe RecipeError explain grade load load_plan run sweep
         errors: Error
         models.model: Model model resume
         plan.records: Plan
@@ -62,6 +73,7 @@ __all__ = [
     "Summary",
     "SweepSummary",
     "explain",
+    "grade",
     "history",
     "load",
     "load_plan",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlc.models import TrainedSummary
     from rlc.plan import Plan
     from rlc.pricing.critical_path import Latencies
+    from rlc.proof import GroupGrade
     from rlc.runtime import Observer
     from rlc.sweeps import SweepObserver, SweepSummary
 
@@ -393,6 +394,49 @@ def sweep(
     found = find_sweep(compiled.sweeps, name, compiled.plan.recipe)
     made = open_sweep(compiled.plan, found, job.options(), run_dir, base_url, jobs)
     return run_to_end(made, observer)
+
+
+def grade(
+    job: Plan | Recipe | str | os.PathLike[str],
+    replies: str | Sequence[str | Sequence[str]],
+    env: str | None = None,
+    task: int | Mapping[str, Any] = 0,
+    judge: float | Mapping[str, float] | Sequence[float] | None = None,
+) -> GroupGrade:
+    """Return what a run would make of replies, as `rlc grade` shows it; no model is asked.
+
+    The replies go through the prompt, the parser, the grader, judges, the shaping of rewards and
+    the limits of the run. What fails in code of one's own is in the result, with its traceback.
+
+    Args:
+        job: a recipe, a plan, or the path of either.
+        replies: a reply; or a list with an item for each member of a group, which is a text, or a
+            conversation: the list of its replies.
+        env: the name of an environment, if the job has several.
+        task: the number of a task in the run, from 0; or a row of data.
+        judge: what judges say, from 0 to 1: of every reply, of each in order, or by their names.
+
+    Raises:
+        rlc.RecipeError: the recipe has errors.
+        rlc.Error: there is no such environment, or it cannot be made; there is no reply.
+
+    Example::
+
+        graded = rlc.grade("maths.rl", "\\boxed{4}", task={"question": "2 + 2?", "answer": "4"})
+        assert graded.reward == 1
+        first, second = rlc.grade("maths.rl", ["4", "5"]).episodes
+        print(first.reward, first.components, first.prompt)
+    """
+    from rlc.proof import grade as grade_replies
+
+    return grade_replies(_plan_of(job), replies, env, task, judge)
+
+
+def _plan_of(job: Plan | Recipe | str | os.PathLike[str]) -> Plan:
+    """Return the plan of a job. Raise RecipeError if its recipe has errors."""
+    if isinstance(job, str | os.PathLike):
+        job = load_plan(job) if is_saved_plan(job) else load(job)
+    return job.plan() if isinstance(job, Recipe) else job
 
 
 def is_saved_plan(path: str | os.PathLike[str]) -> bool:

@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "service": "algo plan catalog chat",
     "runtime": "algo plan data catalog pricing chat envs service",
     "sweeps": "plan data catalog pricing compile service runtime",
+    "proof": "lang algo plan data catalog pricing check compile chat envs service runtime",
     "report": "lang plan catalog pricing check compile explanation service runtime sweeps",
     "models": "lang plan data catalog check compile chat envs service runtime report",
     "emit": "lang algo plan data catalog pricing compile explanation chat envs models",
@@ -44,7 +45,7 @@ MAY_IMPORT = {
     "lsp": "lang algo plan data catalog pricing check compile explanation",
     "projects": "",
     "cli": "lang algo plan data catalog pricing check compile explanation chat envs service "
-    "runtime sweeps report models emit imports lsp projects api",
+    "runtime sweeps proof report models emit imports lsp projects api",
 }
 # Modules by which a room is entered, beside its own sign (`rlc/doors.py`).
 DOORS = dict.fromkeys(MAY_IMPORT, "") | {
@@ -53,7 +54,7 @@ DOORS = dict.fromkeys(MAY_IMPORT, "") | {
     "catalog": "packages requirements",
     "pricing": "critical_path assumptions",
     "check": "analyse",
-    "service": "engine",
+    "service": "engine tiny",
     "report": "findings episodes measures",
     "models": "model",
     "emit": "errors job.folder script.program",

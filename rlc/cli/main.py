@@ -20,6 +20,7 @@ COMMANDS = {
     "init": "recipes.init",
     "check": "recipes.check",
     "explain": "recipes.explain",
+    "grade": "recipes.grade",
     "run": "jobs.run",
     "sweep": "jobs.sweep",
     "runs": "jobs.runs",

@@ -195,6 +195,23 @@ def plan(
 
 
 @_tool(reads=False)
+def grade(
+    recipe: str,
+    replies: list[str | list[str]],
+    env: str | None = None,
+    task: int | dict[str, Any] = 0,
+    judge: float | list[float] | dict[str, float] | None = None,
+) -> dict[str, Any]:
+    """Show what a run of a recipe would make of replies: the prompt, reward with its components,
+    metrics, why the episode ended, errors of graders. Each of `replies` is a text, or a list of
+    texts, the turns of a conversation; several are a group. `task` is the number of a task, or a
+    row; `judge` is what judges say, from 0 to 1. No model is asked, nothing is paid for; graders
+    and environments of the recipe's own are run.
+    """
+    return rlc.grade(recipe, replies, env, task, judge).to_dict()
+
+
+@_tool(reads=False)
 async def run(plan: str, wait_seconds: float = 30) -> dict[str, Any]:
     """Run a saved plan, once, if a person has approved it; a rehearsal that costs nothing needs no
     approval. Returns after `wait_seconds` at most, or when the run has ended; it goes on in a

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rlc.runtime.journal.metrics import *
     from rlc.runtime.journal.runs import *
     from rlc.runtime.records import *
+    from rlc.runtime.rollouts.groups import *
+    from rlc.runtime.rollouts.player import *
+    from rlc.runtime.rollouts.tasks import *
     from rlc.runtime.stages.evaluation import *
     from rlc.runtime.stages.examples import *
     from rlc.runtime.start import *
@@ -40,7 +43,10 @@ else:
             watched_so_far
         journal.runs: GONE NOTHING_LEARNT RunInfo StageInfo is_run list_runs read_run version_of
             what_differs
-        records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn read_failures
+        records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn Usage read_failures
+        rollouts.groups: build_envs play_task
+        rollouts.player: Attempt Player close_envs
+        rollouts.tasks: TaskStream
         stages.evaluation: task_metrics
         stages.examples: examples_file
         start: ExpectationError connect_run open_run require_prices

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tinker import types
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @define(eq=False)
@@ -98,7 +98,7 @@ def fitting_steps(seen: Observation, text: str) -> Steps | None:
         raise ContractError(f"process rewards of a reply: {error.what}") from error
 
 
-async def call_environment(call: Awaitable[T], holds: bool = True) -> T:
+async def call_environment(call: Awaitable[_T], holds: bool = True) -> _T:
     """Return the result of code that is not rlc's own.
 
     If it exits the program, or raises what looks like our own cancellation, only this call fails.

@@ -1,0 +1,18 @@
+"""Proof before payment: what can be known of a recipe without a model, a key or a network.
+
+Read ``grading`` first: it plays scripted replies through everything that a run does with them.
+``scripted`` has the policies and judges that stand in for models.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rlc.proof.grading import *
+else:
+    from rlc.doors import door
+
+    __getattr__ = door(
+        __name__,
+        """
+        grading: EpisodeGrade GroupGrade grade
+        """,
+    )
