@@ -7,6 +7,7 @@ The functions here do what the commands of the same names do::
     recipe = rlc.load("recipes/quickstart.rl", set={"main.steps": 10})
     recipe.check()              # the findings, empty if there are none
     print(recipe.explain())     # values with their origins, formulas, graph, cost
+    rlc.audit(recipe).findings  # what earns its rewards without the work
     rlc.grade(recipe, "\\boxed{5}")  # what a run would make of a reply
     summary = rlc.run(recipe)   # train; the summary has the checkpoint and the rewards
     summary.history["main"]["reward/mean"]  # by step, as rlc.history("runs/x") reads it
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         Explanation,
         Recipe,
         RecipeError,
+        audit,
         explain,
         grade,
         load,
@@ -48,7 +50,7 @@ else:
     __getattr__ = door(
         __name__,
         """
-        api: Explanation Recipe RecipeError explain grade load load_plan run sweep
+        api: Explanation Recipe RecipeError audit explain grade load load_plan run sweep
         errors: Error
         models.model: Model model resume
         plan.records: Plan
@@ -72,6 +74,7 @@ __all__ = [
     "RecipeError",
     "Summary",
     "SweepSummary",
+    "audit",
     "explain",
     "grade",
     "history",

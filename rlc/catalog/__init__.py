@@ -3,6 +3,7 @@
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rlc.catalog.aliases import *
+    from rlc.catalog.audits import *
     from rlc.catalog.builtins.advantages import *
     from rlc.catalog.builtins.frameworks import *
     from rlc.catalog.builtins.graders import *
@@ -31,6 +32,7 @@ else:
         __name__,
         """
         aliases: EXPRESSIONS WORDS advice_for alias_of
+        audits: audit_file audit_key audit_line audited keep_audits
         builtins.advantages: UNSUPPORTED
         builtins.frameworks: AGENT
         builtins.graders: FORMAT JUDGE_PROMPT finds_answers

@@ -411,6 +411,11 @@ def report_expectations(
         judged, unit = one.plan.judged(estimated.value), one.plan.quantity.unit
         if judged.holds is None:
             unknown = next(q for q in one.plan.quantities if estimated.value(q) is None)
+            if unknown.key.startswith("audit"):
+                message = f"`{unknown.path}` is not known: not all environments are audited"
+                advice = f"`rlc audit {recipe}` audits them, as they are now"
+                found.error("RL0674", one.span, message, advice)
+                continue
             message = f"`{unknown.path}` is not known, so this expectation is not checked"
             advice = "not all of its prices are known; `rlc explain` shows which"
             if not unknown.key.startswith("cost"):

@@ -21,6 +21,7 @@ COMMANDS = {
     "check": "recipes.check",
     "explain": "recipes.explain",
     "grade": "recipes.grade",
+    "audit": "recipes.audit",
     "run": "jobs.run",
     "sweep": "jobs.sweep",
     "runs": "jobs.runs",

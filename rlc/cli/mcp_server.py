@@ -212,6 +212,16 @@ def grade(
 
 
 @_tool(reads=False)
+def audit(recipe: str, env: str | None = None) -> dict[str, Any]:
+    """Find what the rewards of a recipe can be earned without: replies that know nothing, wrong
+    answers, players that do nothing, each finding with a reply that shows it. Takes up to 20
+    seconds; no model is asked, nothing is paid for; graders and environments of the recipe's own
+    are run.
+    """
+    return rlc.audit(recipe, env).to_dict()
+
+
+@_tool(reads=False)
 async def run(plan: str, wait_seconds: float = 30) -> dict[str, Any]:
     """Run a saved plan, once, if a person has approved it; a rehearsal that costs nothing needs no
     approval. Returns after `wait_seconds` at most, or when the run has ended; it goes on in a

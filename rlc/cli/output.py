@@ -81,6 +81,16 @@ def print_left_out(plan: Plan | None) -> None:
             print(f"note: {text}", file=sys.stderr)
 
 
+def print_audit(plan: Plan | None) -> None:
+    """Print in a line what the audits of a job's environments have found."""
+    if plan is not None and not plan.rehearses:
+        from rlc.catalog import audit_line
+
+        envs = {env.name: env for stage in plan.stages for env in stage.environments}
+        if (text := audit_line(envs.values(), plan.recipe)) is not None:
+            print(f"audit: {text}", file=sys.stderr)
+
+
 def print_error(message: str, status: int = 1, *hints: str) -> int:
     """Print an error with what to do about it, and return the exit status."""
     for line in (f"error: {message}", *(f"  help: {hint}" for hint in hints)):

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from rlc.data.examples import *
     from rlc.data.functions.called import *
     from rlc.data.functions.samples import *
+    from rlc.data.grading.countdown import *
     from rlc.data.grading.graders import *
     from rlc.data.grading.math_equivalence import *
+    from rlc.data.grading.panel import *
     from rlc.data.grading.rewards import *
     from rlc.data.grading.steps import *
     from rlc.data.grading.tasksets import *
-    from rlc.data.grading.unearned import *
     from rlc.data.grading.verdicts import *
     from rlc.data.harbor import *
     from rlc.data.journal import *
@@ -47,14 +48,16 @@ else:
             rating_columns read_comparison read_labelled read_ratings reader_of repeats
         functions.called: AdvantageFunction ChoiceFunction WeightsFunction
         functions.samples: PlayedEpisode SampleBatch
-        grading.graders: Grader TRIED boxed completed final_answer is_right require_gradable
-            tagged wrongly_graded
+        grading.countdown: expression_for
+        grading.graders: Grader TRIED boxed completed final_answer is_right marked_answer
+            require_gradable tagged wrongly_graded
         grading.math_equivalence: SubprocessPool serve
+        grading.panel: Asked ExaminedReward PanelTask UnearnedReply examined literals_of
+            panel_result
         grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError OWN OwnFunction Reward
             RewardError TRIED_OWN
         grading.steps: STEPS Steps as_number joined_steps read_steps step_rewards
         grading.tasksets: is_taskset
-        grading.unearned: UnearnedReply
         grading.verdicts: question_fault read_better read_ranking read_scores reason_of
             shortened shortest_verdict
         harbor: HarborTask harbor_tasks

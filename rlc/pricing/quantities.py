@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from rlc.catalog import located_stages
+from rlc.catalog import audited, located_stages
 from rlc.plan import (
     Evaluation,
     ExpectationPlan,
@@ -32,15 +32,15 @@ JOB = "job"  # stands for all stages together, where no stage has that name
 
 @frozen(eq=False)
 class Estimate:
-    """A number that follows from a plan. ``of`` takes the costs of its stages, and the stages, and
-    returns None if the number is not known, infinity if nothing limits it."""
+    """A number that follows from a plan. ``of`` takes the costs of its stages, the stages and the
+    recipe, and returns None if the number is not known, infinity if nothing limits it."""
 
     unit: Unit
-    of: Callable[[Sequence[StageCost], Sequence[StagePlan]], float | None]
+    of: Callable[[Sequence[StageCost], Sequence[StagePlan], str], float | None]
 
 
 def _cost(level: Level) -> Estimate:
-    def total(costs: Sequence[StageCost], _: object) -> float | None:
+    def total(costs: Sequence[StageCost], *_: object) -> float | None:
         money = total_cost(costs, level)
         return money.usd if money.complete or money.at_least is None else None
 
@@ -48,14 +48,14 @@ def _cost(level: Level) -> Estimate:
 
 
 def _tokens(level: Level) -> Estimate:
-    return Estimate("number", lambda costs, _: sum(cost.tokens(level) for cost in costs))
+    return Estimate("number", lambda costs, *_: sum(cost.tokens(level) for cost in costs))
 
 
 def _played(with_members: bool) -> Estimate:
     """Return tasks that are played, or episodes, without failures and replacements; None if turns
     are counted."""
 
-    def total(costs: Sequence[StageCost], stages: Sequence[StagePlan]) -> float | None:
+    def total(costs: Sequence[StageCost], stages: Sequence[StagePlan], _: str) -> float | None:
         total = 0.0
         for cost, stage in zip(costs, stages, strict=True):
             if (played := _PLAYED[stage](stage, with_members)) is None:
@@ -64,6 +64,15 @@ def _played(with_members: bool) -> Estimate:
         return total
 
     return Estimate("number", total)
+
+
+def _found_by_audits(
+    _: Sequence[StageCost], stages: Sequence[StagePlan], recipe: str
+) -> float | None:
+    """Return how many findings the audits of the environments have; None if one is not audited."""
+    envs = {env.name: env for stage in stages for env in stage.environments}
+    found = [*audited(envs.values(), recipe).values()]
+    return None if None in found else float(sum(filter(None, found)))
 
 
 def _in_step(stage: Training, with_members: bool) -> float | None:
@@ -90,6 +99,7 @@ ESTIMATES: Mapping[str, Estimate] = {
     **{f"tokens.{level}": _tokens(level) for level in LEVELS},
     "rollouts": _played(with_members=True),
     "prompts": _played(with_members=False),
+    "audit.findings": Estimate("number", _found_by_audits),
 }
 
 
@@ -117,7 +127,8 @@ class EstimatedQuantities:
             found = values_of(stage).get(quantity.key)
             return None if found is None else float(found)
         pairs = self._of(quantity)
-        return ESTIMATES[quantity.key].of([c for c, _ in pairs], [s for _, s in pairs])
+        costs, stages = [c for c, _ in pairs], [s for _, s in pairs]
+        return ESTIMATES[quantity.key].of(costs, stages, self.recipe)
 
     def endless(self, quantity: QuantityPlan) -> list[str]:
         """Return the environments that nothing limits, for which a number has no bound."""

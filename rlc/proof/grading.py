@@ -22,7 +22,7 @@ from rlc.catalog import located_files, provide_keys, source_traits, wrapper_trai
 from rlc.chat import readable_text
 from rlc.check import known_values
 from rlc.data import search_beside
-from rlc.envs import JUDGE, PlayableEnv
+from rlc.envs import JUDGE, Observation, PlayableEnv, validated
 from rlc.errors import Error
 from rlc.plan import EnvPlan, FailurePlan, JudgePlan, Plan, SamplingPlan, StagePlan
 from rlc.proof.scripted import (
@@ -38,6 +38,7 @@ from rlc.proof.scripted import (
 )
 from rlc.runtime import (
     Rollout,
+    Task,
     TaskStream,
     Usage,
     build_envs,
@@ -47,7 +48,7 @@ from rlc.runtime import (
 )
 
 T = TypeVar("T")
-Task = int | Mapping[str, Any]  # a task by its number in the run, or a row of data
+GivenTask = int | Mapping[str, Any]  # a task by its number in the run, or a row of data
 JudgeScores = float | Mapping[str, float] | Sequence[float] | None
 _KEEP_TURNS = FailurePlan(retries=0, then="penalise", penalty=0.0)
 UNFINISHED = "unfinished"  # how an episode ended whose script was over first
@@ -181,15 +182,30 @@ class GradingBench:
     async def play(self, task: int, size: int, policy: Policy) -> tuple[list[Rollout], Any]:
         """Return the rollouts of a group of a task, and the player. What fails is not repeated."""
         sampling = self.stage.sampling or SamplingPlan(None)
+        one = self._task(task, size)
         limits = sampling, self.context, _KEEP_TURNS, Usage()
         scripted = {"policy": policy, "tokenizer": self.tokenizer, "roles": self.env.roles}
         player = ScriptedPlayer(None, *limits, **scripted)  # type: ignore[arg-type]
-        name = self.env.plan.name
-        kind = "eval" if self.stage.kind == "eval" else "task"
-        names = kind, self.stage.name
-        stream = TaskStream({name: self.env}, {name: task}, self.seed, names, size=size)
-        (one,) = stream.take(1)
         return await play_task(player, one), player
+
+    def _task(self, number: int, size: int) -> Task:
+        name = self.env.plan.name
+        names = "eval" if self.stage.kind == "eval" else "task", self.stage.name
+        stream = TaskStream({name: self.env}, {name: number}, self.seed, names, size=size)
+        (one,) = stream.take(1)
+        return one
+
+    async def first(self, task: int) -> Observation:
+        """Return the first observation of a task."""
+        size = (
+            self.env.plan.rollouts.group if source_traits(self.env.plan.source).fixed_groups else 1
+        )
+        episodes = await self.env.source.open(self._task(task, size).key, range(size))
+        try:
+            return validated(episodes[0].first)
+        finally:
+            for episode in episodes:
+                await episode.close()
 
     async def grade(
         self, task: int, conversations: Sequence[Sequence[str]], size: int | None = None
@@ -345,7 +361,7 @@ def grade(
     plan: Plan,
     replies: str | Sequence[str | Sequence[str]],
     env: str | None = None,
-    task: Task = 0,
+    task: GivenTask = 0,
     judge: JudgeScores = None,
 ) -> GroupGrade:
     """Return what a run would make of scripted replies; see :func:`rlc.api.grade`."""

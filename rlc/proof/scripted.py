@@ -233,14 +233,16 @@ _REPLY = re.compile(r"<reply[^>]*>\n(.*?)\n</reply>", re.DOTALL)
 _NAME = re.compile(r'<score name="(\w+)">')
 
 
-@frozen(eq=False)
+@define(eq=False)
 class ScriptedJudges:
     """The models that answer inside of an environment, as judges whose ``opinion`` is given; it is
-    asked for each of the ``replies`` that are known. See :class:`rlc.envs.Responders`."""
+    asked for each of the ``replies`` that are known. A judge that ``quotes`` repeats what it was
+    shown before its verdict. See :class:`rlc.envs.Responders`."""
 
     env: EnvPlan
     opinion: Opinion | None
     replies: list[str] = field(factory=list)
+    quotes: bool = False
 
     def __call__(
         self, asked: Asked, most: int | None = None, timeout: float | None = None
@@ -278,7 +280,8 @@ class _ScriptedJudge:
             if judge is not None:
                 raise EnvError(f"{what}, as judge `{judge.name}`", "give the scores that it gives")
             raise EnvError(f"{what}, and nothing answers in its place", "`rlc run` asks it")
-        return ModelReply(self._answer(judge, text), "stop")
+        quoted = "\n".join(_REPLY.findall(text)) + "\n" if self.judges.quotes else ""
+        return ModelReply(quoted + self._answer(judge, text), "stop")
 
     def _answer(self, judge: JudgePlan, question: str) -> str:
         """Return the opinion in the form that the question asks for."""

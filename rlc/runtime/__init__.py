@@ -46,7 +46,7 @@ else:
         records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn Usage read_failures
         rollouts.groups: build_envs play_task
         rollouts.player: Attempt Player close_envs
-        rollouts.tasks: TaskStream
+        rollouts.tasks: Task TaskStream
         stages.evaluation: task_metrics
         stages.examples: examples_file
         start: ExpectationError connect_run open_run require_prices

@@ -17,10 +17,11 @@ from __future__ import annotations
 import operator
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from hashlib import blake2b
+from itertools import permutations
 from typing import Any
 
 from rlc.seeds import derive_seed
@@ -161,3 +162,25 @@ def _apply(operation: str, values: list[Fraction]) -> None:
         return
     right, left = values.pop(), values.pop()
     values.append(_BINARY[operation](left, right))
+
+
+def expression_for(row: Mapping[str, Any]) -> str | None:
+    """Return an expression of a row's ``nums`` for its ``target``; None without one."""
+    if not isinstance(row.get("nums"), list) or "target" not in row:
+        return None
+    return _reached([(Fraction(n), str(n)) for n in row["nums"]], Fraction(row["target"]))
+
+
+def _reached(parts: Sequence[tuple[Fraction, str]], target: Fraction) -> str | None:
+    if len(parts) == 1:
+        return parts[0][1] if parts[0][0] == target else None
+    for one, other in permutations(range(len(parts)), 2):
+        (left, left_text), (right, right_text) = parts[one], parts[other]
+        rest = [part for at, part in enumerate(parts) if at not in (one, other)]
+        for sign, operation in _BINARY.items():
+            if sign == "/" and not right:
+                continue
+            made = operation(left, right), f"({left_text} {sign} {right_text})"
+            if (found := _reached([*rest, made], target)) is not None:
+                return found
+    return None

@@ -166,7 +166,11 @@ def _fraction(digits: str) -> Fraction:
 
 def right_answer(row: Row, field: str) -> str:
     """Return the right answer as text; of a worked solution, after ``####`` or in the box."""
-    text = str(row[field]).strip()
+    return marked_answer(str(row[field]).strip())
+
+
+def marked_answer(text: str) -> str:
+    """Return what a worked solution marks as its answer: after ``####``, in the box, or all."""
     marked = boxed(text)
     return text.rpartition("####")[2].strip() if marked is None else marked
 

@@ -29,8 +29,14 @@ from rlc.data.calls import Code
 from rlc.data.code import explained, load_attribute, require_fits, search_beside, signature_of
 from rlc.data.errors import DataError, FilePlace, at_place
 from rlc.data.grading.graders import TRIED, Grader, is_right, require_gradable, require_right
+from rlc.data.grading.panel import (
+    WITHOUT_ANSWER,
+    PanelTask,
+    UnearnedReply,
+    examined,
+    panel_result,
+)
 from rlc.data.grading.steps import STEPS, Steps, as_number, joined_steps, read_steps
-from rlc.data.grading.unearned import WITHOUT_ANSWER, UnearnedReply, unearned
 from rlc.data.rows import DataRow, first_of
 from rlc.plan import GraderPlan
 from rlc.records import asdict, evolve, field, frozen
@@ -319,8 +325,9 @@ class Reward:
 
         shown = [str(asked[-1].get("content")) if asked else "" for _, asked in rows]
         answers = [self._right(row) for row, _ in rows]
+        asking = examined([*map(PanelTask, shown, answers)], longest)
         with suppress(TimeoutError):
-            return unearned([*zip(shown, answers, strict=True)], longest, worth)
+            return panel_result(asking, worth).unearned
         return ()
 
     def __reduce__(self) -> tuple[Any, ...]:

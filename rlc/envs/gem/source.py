@@ -84,7 +84,10 @@ class GemSource:
             settings = OBSERVATIONS[self._observation]
             env = ObservationWrapper(env, tokenizer=self._tokenizer, **settings)
         text, info = env.reset(seed=derive_seed(seed, "reset") % 2**32)
-        first = Observation(self.text(text, info))
+        data = getattr(base := env.unwrapped, "data", None)
+        answer = data.get("answer") if isinstance(data, dict) else getattr(base, "answer", None)
+        fields = {"answer": answer} if isinstance(answer, str) else None
+        first = Observation(self.text(text, info), fields=fields or {})
         episodes = list[Episode]()
         for number in range(size):
             copied = inner = self._clone(env)

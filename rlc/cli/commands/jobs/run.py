@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe_of
-from rlc.cli.output import UsageError, announced, print_findings, print_left_out, redraws
+from rlc.cli.output import (
+    UsageError,
+    announced,
+    print_audit,
+    print_findings,
+    print_left_out,
+    redraws,
+)
 from rlc.errors import Error
 
 if TYPE_CHECKING:
@@ -139,6 +146,7 @@ def _plan(args: argparse.Namespace) -> Plan | None:
         compiled = recipe_of(args).compile()
     if not (args.quiet and compiled.plan):
         print_findings(compiled.diagnostics)
+        print_audit(compiled.plan)
     print_left_out(compiled.plan)
     return only(compiled.plan, args.only) if args.only and compiled.plan else compiled.plan
 

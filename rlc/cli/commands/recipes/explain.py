@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from rlc.cli.options import add_plan_options, changes_plan, recipe_of
-from rlc.cli.output import UsageError, has_color
+from rlc.cli.output import UsageError, has_color, print_audit
 
 if TYPE_CHECKING:
     from rlc.api import Explanation
@@ -104,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(explanation.graph(args.graph))
     else:
         sys.stdout.write(explanation.text(has_color(sys.stdout), args.full))
+        print_audit(explanation.plan)
     return int(explanation.diagnostics.has_errors)
 
 

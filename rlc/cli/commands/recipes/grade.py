@@ -75,11 +75,11 @@ def run(args: argparse.Namespace) -> int:
 def plan_of(args: argparse.Namespace) -> Plan:
     """Return the plan that is named. Raise UsageError for options that a saved one does not take,
     and RecipeError for a recipe with errors."""
-    from rlc.api import is_saved_plan, load_plan
+    from rlc.api import is_saved_plan, load_plan, tried_plan
     from rlc.cli.options import changes_plan
 
     if not is_saved_plan(args.recipe):
-        return recipe_of(args).plan()
+        return tried_plan(recipe_of(args))
     if changes_plan(args):
         raise UsageError("a saved plan stays as it is: give its recipe, to decide something else")
     return load_plan(args.recipe)

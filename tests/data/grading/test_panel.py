@@ -7,7 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
-from rlc.data.grading.unearned import BURIED, ECHO, EMPTY, LISTED, LONG, MARKS_ALONE, unearned
+from rlc.data.grading.panel import (
+    BURIED,
+    ECHO,
+    EMPTY,
+    LISTED,
+    LONG,
+    MARKS_ALONE,
+    PanelTask,
+    examined,
+    panel_result,
+)
 
 ROWS = [("Which is larger, 4 or 3?", "4"), ("Which is larger, 7 or 5?", "7"), ("9 or 1?", "9")]
 UNANSWERED = [(prompt, None) for prompt, _ in ROWS]
@@ -56,5 +66,8 @@ PAID: list[tuple[str, Rows, Callable[[str, str | None], float], set[str]]] = [
 def test_what_is_paid_for_nothing(
     rows: Rows, reward: Callable[[str, str | None], float], found: set[str]
 ) -> None:
-    paid = unearned(rows, 200, lambda number, reply: float(reward(reply, rows[number][1])))
-    assert {one.reply for one in paid} == found
+    asked = examined([PanelTask(*row) for row in rows], 200)
+    paid = panel_result(asked, lambda number, reply: float(reward(reply, rows[number][1])))
+    kinds = {one.reply for one in paid.unearned}
+    assert kinds >= found
+    assert bool(kinds) == bool(found)

@@ -1,0 +1,96 @@
+"""What audits of environments have found, kept beside the recipe and known by content.
+
+``.rlc/audits/RECIPE.json`` has for each environment the hash of what decides it (its part of the
+plan, the files that it reads, the code that it names) and what was found. An environment that has
+changed since is not audited: nothing stale counts. :mod:`rlc.proof` makes audits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Any
+
+from rlc.catalog.environments import code_of, files_of
+from rlc.data import DataError, data_files, module_file
+from rlc.plan import EnvPlan, file_part
+from rlc.records import evolve
+
+PANEL = 1  # the version of what audits try
+
+
+def audit_file(recipe: str) -> str:
+    """Return the path of the audits of a recipe."""
+    folder, name = os.path.split(recipe)
+    return os.path.join(folder, ".rlc", "audits", f"{os.path.splitext(name)[0]}.json")
+
+
+def audit_key(env: EnvPlan, recipe: str) -> str:
+    """Return a hash of all that decides what an audit of an environment finds."""
+    named = [path for _, path in files_of(env)]
+    folders = [os.getcwd(), os.path.abspath(os.path.dirname(recipe))]
+    for _, code in code_of(env):
+        module = code.target.rpartition(":")[0]
+        if file_part(code.target) == module:
+            named.append(module)
+            continue
+        with suppress(DataError):  # which others report
+            named += filter(None, [module_file(module, folders)])
+    read = data_files(named, recipe)
+    parts = [PANEL, repr(evolve(env, weight=0.0)), [(one.path, one.digest) for one in read]]
+    return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+def read_audits(recipe: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return what is kept of the audits of a recipe, by environment."""
+    with suppress(OSError, ValueError):
+        with open(audit_file(recipe), encoding="utf-8") as file:
+            kept = json.load(file)
+        if isinstance(kept, dict) and isinstance(kept.get("environments"), dict):
+            found: dict[str, Any] = kept["environments"]
+            return {name: one for name, one in found.items() if isinstance(one, dict)}
+    return {}
+
+
+def audited(envs: Iterable[EnvPlan], recipe: str) -> dict[str, int | None]:
+    """Return how many findings the audit of each environment has, by its name; None if it is not
+    audited, or was another one then."""
+    kept = read_audits(recipe)
+    found = dict[str, int | None]()
+    for env in envs:
+        one = kept.get(env.name, {})
+        same = bool(one) and one.get("key") == audit_key(env, recipe)
+        findings = one.get("findings")
+        found[env.name] = len(findings) if same and isinstance(findings, list) else None
+    return found
+
+
+def audit_line(envs: Iterable[EnvPlan], recipe: str) -> str | None:
+    """Return in a line what audits of the environments say; None if there are none."""
+    found = audited(envs, recipe)
+    if not found:
+        return None
+    if any(count is None for count in found.values()):
+        lacking = [name for name, count in found.items() if count is None]
+        return f"{', '.join(lacking)} not audited: `rlc audit {recipe}` tries what can be earned"
+    total = sum(filter(None, found.values()))
+    listed = ", ".join(f"{name} {count}" for name, count in found.items() if count)
+    return f"{total} finding{'s' * (total != 1)}{f': {listed}' if listed else ''}"
+
+
+def keep_audits(recipe: str, environments: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Write audits of environments, beside those of others; return why that fails, or None."""
+    path = audit_file(recipe)
+    kept = {**read_audits(recipe), **environments}
+    written = json.dumps({"version": PANEL, "environments": kept}, indent=1, ensure_ascii=False)
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
+            file.write(written + "\n")
+        os.replace(f"{path}.{os.getpid()}", path)
+    except OSError as error:
+        return f"{path} cannot be written: {error.strerror or error}"
+    return None
