@@ -1,19 +1,21 @@
 """2,000 rollouts at once, as `rlc run` plays them, against a server with a service's latencies.
 
     python benchmarks/scale.py [--rollouts 2000] [--workers threads,processes,ray] [--count 16]
+        [--players "processes(2)"] [--quick]
 
 The server (`benchmarks/simulated.py`, a process of its own) computes nothing and answers each
 request after ``--sample`` seconds, so that thousands of answers come at the same moment: the worst
-case for one event loop. The game (`benchmarks/waiting_game.py`) has several turns; a move waits for
+case for one event loop. With ``--quick`` its answers cost next to no processor. The game (`benchmarks/waiting_game.py`) has several turns; a move waits for
 a time of its own, heavy-tailed, and computes a little. Workers play it as the recipe says, Ray's on
-a cluster that is started on this machine. With ``--inside`` the service is in this process: what is
+a cluster that is started on this machine. ``--players`` are the recipe's, `here` by default. With ``--inside`` the service is in this process: what is
 left then is rlc's own, without the SDK and without HTTP. For each kind of workers is printed:
 
 - the wall time of a step, and its ratio to what it must take: the slowest episode if nothing ever
   queued, or the moves of all episodes shared out among the workers, whichever is longer;
-- the most rollouts in flight at the server, and the most memory of this process;
-- the processor's milliseconds for each reply: of the thread that plays, of the SDK's, of all else
-  in this process (environments in threads, the SDK's transport), and of the server;
+- the most rollouts in flight at the server, and the most memory of this process, and of a player;
+- the processor's milliseconds for each reply: of the main threads of this process and of players, of
+  the busiest other thread of each, which is the SDK's, of its transport, of all else there
+  (environments in threads), and of the server;
 - by how much the event loop was late (the 99th percentile, and the longest), and the processor's
   time of its longest callback, in which other programs on the machine have no part.
 """
@@ -28,8 +30,8 @@ import resource
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,8 +74,10 @@ train main {{
   loss = importance_sampling()
   optimizer = adam(1e-4)
   steps = {steps}
+  players = {players}
 }}
 """
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @frozen
@@ -87,6 +91,8 @@ class Row:
     memory: int
     processor: dict[str, float]  # seconds for each reply, by who it was that took them
     late: list[float]
+    players_late: list[float]
+    players_memory: int
     callbacks: Callbacks
 
 
@@ -96,20 +102,49 @@ class Steps(Observer):
 
     at: list[float] = field(factory=list)
     processor: list[dict[str, float]] = field(factory=list)
+    late: list[float] = field(factory=list)  # of the players' event loops, p99 of each step
+    memory: int = 0  # the most of a player, bytes
 
     def step(self, step: int, metrics: Any) -> None:  # noqa: ARG002
         self.at.append(time.perf_counter())
-        spent = dict.fromkeys(("playing", "SDK"), 0.0)
-        for thread in threading.enumerate():
-            clock = time.pthread_getcpuclockid(thread.ident or 0)
-            if thread is threading.main_thread():
-                spent["playing"] = time.clock_gettime(clock)
-            elif "_background_thread_func" in thread.name:
-                spent["SDK"] += time.clock_gettime(clock)
-        self.processor.append(spent | {"else": time.process_time() - sum(spent.values())})
+        self.late.append(metrics.get("time/players_late", 0.0))
+        spent = Counter(spent_by(os.getpid(), "run"))
+        for pid in players_of(os.getpid()):
+            spent.update(spent_by(pid, "players"))
+            self.memory = max(self.memory, peak_of(pid))
+        self.processor.append(dict(spent))
 
 
-def plan_of(workers: str, count: int, rollouts: int, steps: int) -> Plan:
+def spent_by(pid: int, main: str) -> dict[str, float]:
+    """The processor's seconds of the threads of a process."""
+    threads = dict[int, tuple[str, float]]()
+    for folder in Path(f"/proc/{pid}/task").iterdir():
+        name, _, rest = (folder / "stat").read_text().partition(") ")
+        ticks = rest.split()[11:13]
+        threads[int(folder.name)] = name.partition("(")[2], sum(map(int, ticks)) / TICKS
+    found = Counter({main: threads.pop(pid)[1]})
+    transport = {tid for tid, (name, _) in threads.items() if not name.startswith("python")}
+    found["transport"] = sum(threads.pop(tid)[1] for tid in transport)
+    others = sorted((spent for _, spent in threads.values()), reverse=True)
+    found["SDK"], found["else"] = sum(others[:1]), sum(others[1:])
+    return found
+
+
+def players_of(pid: int) -> list[int]:
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        if b"rlc.runtime.players" in Path(f"/proc/{child}/cmdline").read_bytes():
+            found.append(int(child))
+    return found
+
+
+def peak_of(pid: int) -> int:
+    """Bytes that a process had in memory at most."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def plan_of(workers: str, count: int, rollouts: int, steps: int, players: str) -> Plan:
     cluster = ", cpus = 0" if workers == "ray" else ""
     text = RECIPE.format(
         turns=TURNS,
@@ -120,6 +155,7 @@ def plan_of(workers: str, count: int, rollouts: int, steps: int) -> Plan:
         size=GROUP,
         rollouts=rollouts,
         steps=steps,
+        players=players,
     )
     compiled = compile_source(Source("scale.rl", text), {}, 1)
     assert compiled.plan is not None, render_human(compiled.diagnostics, color=False)
@@ -148,10 +184,12 @@ async def watched(job: Job) -> list[float]:
 
 
 @contextmanager
-def serviced(folder: Path, sample: float, inside: bool) -> Iterator[ServiceClient]:
+def serviced(
+    folder: Path, sample: float, inside: bool, quick: bool, flags: str
+) -> Iterator[ServiceClient]:
     """A service whose events are in ``folder/events.jsonl``, in this process or behind the SDK."""
     if not inside:
-        with serving(folder, sample=sample) as url:
+        with serving(folder, quick, sample=sample, flags=flags) as url:
             yield open_service("tinker", folder, url)
         return
     folder.mkdir()
@@ -161,33 +199,37 @@ def serviced(folder: Path, sample: float, inside: bool) -> Iterator[ServiceClien
         yield service
 
 
-def measure(
-    workers: str, count: int, rollouts: int, steps: int, sample: float, inside: bool
-) -> Row:
-    plan = plan_of(workers, count, rollouts, steps)
+def measure(workers: str, options: argparse.Namespace) -> Row:
+    count, rollouts, steps, sample = options.count, options.rollouts, options.steps, options.sample
+    inside, players = options.inside, options.players
+    plan = plan_of(workers, count, rollouts, steps, players)
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         folder = RunFolder.create(scratch / "run", plan)
         seen, callbacks = Steps(), Callbacks()
-        with serviced(scratch / "served", sample, inside) as service, callbacks.watched():
+        of_server = scratch / "served", sample, inside, options.quick, options.flags
+        with serviced(*of_server) as service, callbacks.watched():
             late = asyncio.run(watched(Job(folder, service, seen)))
         folder.close()
         lines = (scratch / "served" / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
     asked = [event["at"] for event in events if event["kind"] == "sample"]
     served = [event["processor"] for event in events if event["kind"] == "update"]
-    took = {who: spent - seen.processor[0][who] for who, spent in seen.processor[-1].items()}
+    first, last = seen.processor[0], seen.processor[-1]
+    took = {who: spent - first.get(who, 0.0) for who, spent in last.items()}
     took["server"] = 0.0 if inside else served[-1] - served[0]
     replies = rollouts * TURNS * (steps - 1)
     bound = np.mean([bound_of(step, count, rollouts, sample) for step in range(1, steps)])
     return Row(
-        f"{workers}({count})",
+        f"{workers}({count}), {players}",
         (seen.at[-1] - seen.at[0]) / (steps - 1),
         float(bound),
         most_at_once(asked, sample),
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         {who: seconds / replies for who, seconds in took.items()},
         late,
+        seen.late,
+        seen.memory,
         callbacks,
     )
 
@@ -205,11 +247,13 @@ def main() -> None:
     parser.add_argument("--sample", type=float, default=2.0, help="seconds until an answer")
     parser.add_argument("--workers", default="threads,processes,ray")
     parser.add_argument("--count", type=int, default=16, help="of workers")
+    parser.add_argument("--players", default="here", help="as in a recipe: processes(2)")
+    parser.add_argument("--quick", action="store_true", help="a server that costs next to nothing")
+    parser.add_argument("--flags", default="{}", help="JSON: what --quick tells the SDK to do")
     parser.add_argument("--inside", action="store_true", help="the service in this process")
     parser.add_argument("--callbacks", action="store_true", help="list the longest callbacks")
     options = parser.parse_args()
     kinds = options.workers.split(",")
-    given = (options.count, options.rollouts, options.steps, options.sample, options.inside)
     if len(kinds) > 1:  # the memory of each is that of a process of its own
         for kind in kinds:
             words = [arg for arg in sys.argv[1:] if arg not in ("--workers", options.workers)]
@@ -221,13 +265,14 @@ def main() -> None:
     here = str(Path(__file__).parent)
     sys.path.append(here)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), here)))
-    row = measure(kinds[0], *given)
+    row = measure(kinds[0], options)
     longest = max(spent for spent, _ in row.callbacks.all)
     print(
         f"{row.workers:14} {row.wall:6.2f} s a step, {row.wall / row.bound:.2f} of what it must "
         f"take; {row.in_flight:,} in flight; {row.memory / 2**20:,.0f} MiB; event loop late by "
         f"{np.percentile(row.late, 99) * 1000:.0f} ms (p99), {max(row.late) * 1000:.0f} ms at "
-        f"most, longest callback {longest * 1000:.0f} ms of the processor; the processor, a reply: "
+        f"most, players' by {max(row.players_late[1:]) * 1000:.0f} ms (p99), "
+        f"{row.players_memory / 2**20:,.0f} MiB a player; longest callback {longest * 1000:.0f} ms of the processor; the processor, a reply: "
         + ", ".join(f"{who} {spent * 1000:.2f} ms" for who, spent in row.processor.items()),
         flush=True,
     )

@@ -46,12 +46,13 @@ class Run:
 
 
 @contextmanager
-def serving(folder: Path, **latencies: object) -> Iterator[str]:
+def serving(folder: Path, quick: bool = False, **latencies: object) -> Iterator[str]:
     """The address of a simulated server, whose events are in ``folder/events.jsonl``."""
     folder.mkdir()
     (folder / "events.jsonl").touch()
     command = [sys.executable, str(HERE / "simulated.py"), "--checkpoints", str(folder)]
     command += [part for name, value in latencies.items() for part in (f"--{name}", str(value))]
+    command += ["--quick"] * quick
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -368,6 +368,8 @@ def main() -> None:
         parser.add_argument(f"--{kind}", default="0", help="seconds, or lognormal:MEDIAN,SIGMA …")
     for kind in ("forward", "gradient", "update", "snapshot", "token"):
         parser.add_argument(f"--{kind}", type=float, default=0.0)
+    parser.add_argument("--quick", action="store_true", help="answer samples at next to no cost")
+    parser.add_argument("--flags", type=json.loads, default={}, help="of the SDK, with --quick")
     parser.add_argument("--replies", type=json.loads, default=["0", "1", "2"])
     options = parser.parse_args()
     serve(options)
@@ -399,7 +401,15 @@ def serve(options: argparse.Namespace) -> None:
     backend = Backend(engine, served)
     with bind(LOOPBACK, options.port) as listening:
         print(f"TINKER_BASE_URL=http://{LOOPBACK}:{listening.getsockname()[1]}", flush=True)
-        Server(build_app(backend), backend.futures.close).serve_on(listening)
+        app = build_app(backend)
+        if options.quick:
+            import uvloop
+            from quick_server import quick
+
+            asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+            seconds = times.sample.at(0.5)
+            app = quick(app, engine.replies, seconds, engine.events, options.flags)
+        Server(app, backend.futures.close).serve_on(listening)
 
 
 if __name__ == "__main__":

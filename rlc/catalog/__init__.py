@@ -46,12 +46,13 @@ else:
         builtins.wrappers: ASKED JUDGED OBSERVED TEMPLATES
         declarations: DECLARATIONS EVAL EXPECT EXPRESSION_KINDS MODEL_FIELDS OWN_LOSSES PARAM_TYPES
             STAGES SWEEP TRAINING
-        environments: ChatTurns chat_history_of code_of code_of_data code_of_stage comparers_of
-            decides env_facts files_of functions_of goes_on history_of is_chat is_included
-            is_rewarded judges_of located_files located_stages makes_text max_turns opponent_name
-            own_code paths_in played_as players_of_role prompt_rules reward_models_of roles_of
-            rubrics_of seats_of task_count templates_of trained_seats unknown_turns with_files
-            with_other_histories with_role
+        environments: ChatTurns busy_players chat_history_of code_of code_of_data code_of_stage
+            comparers_of decides env_facts files_of functions_of goes_on groups_at_once history_of
+            is_chat is_included is_rewarded judges_of located_files located_stages makes_text
+            max_turns opens_elsewhere opponent_name own_code part_of paths_in played_as
+            players_of_role players_with_work prompt_rules reward_models_of roles_of rubrics_of
+            seats_of share_of stays task_count templates_of trained_seats unknown_turns
+            usual_players with_files with_other_histories with_role
         facts: BaseModelFacts END_MARKS FREE LORA_RATES PRICE_KINDS TINY TINY_TOKENIZER
             drops_thinking UNKNOWN_PRICE ends_with_text find_model find_retired gem_facts gem_ids
             model_names part_cost prices_as_of published_at recommended_rate renderer_fits

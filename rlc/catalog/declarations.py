@@ -43,6 +43,12 @@ _SAVE = Param("save", "save", "when checkpoints are made; by default at the end"
 _BUDGET = Param("budget", "budget", "most to spend; by default no limit", DEFAULT_BUDGET)
 _TRACK = Param("track", "tracker", "where metrics go beside the run folder", (), many=True)
 _DEADLINES = Param("deadlines", "deadlines", "how long it waits for what", DEFAULT_DEADLINES)
+_PLAYERS = Param(
+    "players",
+    "players",
+    "who plays its episodes; by default, for many at once on a service, a process for each core",
+    None,
+)
 _OPTIMIZER = Param("optimizer", "optimizer", "how the gradient becomes an update")
 _UPDATES = (_OPTIMIZER, _STEPS, _EPOCHS)
 _LOSS = WatchedMetric("loss", "loss/mean", rises=False)
@@ -101,6 +107,7 @@ TRAIN_FIELDS = (
     ),
     _OPTIMIZER,
     Param("overlap", "overlap", "whether sampling and training overlap", DEFAULT_OVERLAP),
+    _PLAYERS,
     _STEPS,
     _EPOCHS,
     *_heldout("data", "examples whose log-likelihood is scored"),
@@ -153,6 +160,7 @@ EVAL_FIELDS = (
     Param("metrics", "metric", "what is counted", (MetricPlan("mean_reward", None),), many=True),
     optional("every", "int", "also after so many steps of the stage; none: at its end only", low=1),
     Param("first", "bool", "also before the first step of the stage", False),
+    _PLAYERS,
 )
 
 

@@ -14,6 +14,7 @@ from rlc.catalog.builtins.sources import ROWS_OF_ENV
 from rlc.catalog.declarations import DECLARATIONS, MODEL_FIELDS
 from rlc.catalog.facts import renderer_keeps_prefix
 from rlc.catalog.index import builtins_of, data_traits, find_builtin, source_traits, wrapper_traits
+from rlc.catalog.providers import find_provider
 from rlc.catalog.records import MODEL_FOLDER, EnvFacts, Param, Role
 from rlc.data import Code, module_of_package
 from rlc.plan import (
@@ -30,10 +31,12 @@ from rlc.plan import (
     ModelPlan,
     ModelState,
     Plan,
+    PlayersPlan,
     RewardModelPlan,
     StagePlan,
     StepPlan,
     file_part,
+    is_evaluation,
     located,
 )
 from rlc.plan.leaves import children_of, evolved, with_each
@@ -496,3 +499,82 @@ def _changed(values: Mapping[str, Any], params: Iterable[Param], change: Change)
         for param in params
         if param.names_file(value := values.get(param.name))
     }
+
+
+# Below that many episodes at once, one interpreter is not what a step waits for.
+EPISODES_OF_A_PLAYER = 256
+_MADE_ONCE = {"ray": "a Ray cluster", "executor": "an executor of the recipe's own"}
+
+
+def groups_at_once(stage: StagePlan) -> int:
+    """Return how many groups of episodes a stage plays side by side; 0 if it plays none."""
+    if is_evaluation(stage):
+        return stage.tasks
+    source = stage.rollouts
+    return 0 if source is None else source.batch.at_once * (1 + source.overlap.max_staleness)
+
+
+def largest_group(stage: StagePlan) -> int:
+    """Return the most episodes of a group."""
+    if is_evaluation(stage):
+        return stage.samples
+    return max((env.rollouts.group for env in stage.played), default=1)
+
+
+def stays(env: EnvPlan) -> str | None:
+    """Return why the episodes of an environment stay in the process of the run; None if they may
+    go to players."""
+    workers = with_role(env, "workers")
+    if workers is None or (what := _MADE_ONCE.get(str(workers.args["kind"]))) is None:
+        return None
+    return f"its workers are those of {what}, which is connected once"
+
+
+def opens_elsewhere(service: str) -> bool:
+    """Return whether other processes can sample from a service by themselves. What they cannot ask
+    themselves, they ask through the process of the run."""
+    there = find_provider(service)
+    return there is not None and there.hosted and there.module is None and there.bridge is None
+
+
+def usual_players(stage: StagePlan, cores: int) -> PlayersPlan:
+    """Return who plays a stage that does not say so, on a machine with so many cores."""
+    most = groups_at_once(stage) * largest_group(stage) // EPISODES_OF_A_PLAYER
+    count = min(cores, most)
+    if count < 2 or not opens_elsewhere(stage.model.service):
+        return PlayersPlan("here")
+    return PlayersPlan("processes", count)
+
+
+def busy_players(stage: StagePlan, count: int) -> int:
+    """Return how many of so many players of a stage have something to do."""
+    most = None if stage.sampling is None else stage.sampling.concurrency
+    return players_with_work(count, groups_at_once(stage), largest_group(stage), most)
+
+
+def players_with_work(count: int, groups: int, size: int, most: int | None) -> int:
+    """Return how many of ``count`` players have something to do: each plays whole groups, and asks
+    for the first replies of a group, ``size``, at once, within its part of ``most`` replies."""
+    if most is not None:
+        count = min(count, most // size)
+    return max(1, min(count, groups))
+
+
+def share_of(most: int, number: int, players: int) -> int:
+    """Return the part of player ``number`` (from 0) of ``most`` things, at least one."""
+    return max(1, most // players + (number < most % players))
+
+
+def part_of(env: EnvPlan, number: int, players: int, cores: int) -> EnvPlan:
+    """Return an environment as player ``number`` of several makes it: with its part of the workers
+    and of the agents that the recipe allows at once."""
+    workers, wrappers = with_role(env, "workers"), list(env.wrappers)
+    if workers is not None:
+        usual = cores if workers.args["kind"] == "processes" else None
+        if (most := workers.args["count"] or usual) is not None:
+            args = {**workers.args, "count": share_of(most, number, players)}
+            wrappers[wrappers.index(workers)] = evolve(workers, args=args)
+    agent = env.agent
+    if agent is not None:
+        agent = evolve(agent, concurrency=share_of(agent.concurrency, number, players))
+    return evolve(env, wrappers=tuple(wrappers), agent=agent)

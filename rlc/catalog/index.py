@@ -126,6 +126,7 @@ KINDS = {
         Kind("retry", "a number of retries", "retry(3)"),
         Kind("give_up", "a limit of failures", "failures(steps = 3)"),
         Kind("deadlines", "deadlines", "deadlines(request = 15m)"),
+        Kind("players", "players", "processes(8)"),
         Kind("kl_guard", "a KL guard", "kl_guard(max = 0.1, then = synchronous)"),
         Kind("stage", "a stage", "main", nameable=False),
         Kind("axis", "values to try", "[1e-5, 4e-5]", as_is="list", nameable=False),
@@ -195,6 +196,7 @@ grader_traits = partial(_traits, "grader", GraderTraits, "grader")
 metric_traits = partial(_traits, "metric", MetricTraits, "metric")
 opponent_traits = partial(_traits, "opponent", OpponentTraits, "opponent")
 tracker_traits = partial(_traits, "tracker", TrackerTraits, "tracker")
+players_traits = partial(_traits, "players", training.PlayersTraits, "players")
 
 
 def loss_traits(loss: LossPlan) -> LossTraits:

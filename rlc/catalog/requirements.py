@@ -18,7 +18,13 @@ from rlc.catalog.environments import (
     played_as,
     rubrics_of,
 )
-from rlc.catalog.index import grader_traits, source_traits, tracker_traits, wrapper_traits
+from rlc.catalog.index import (
+    grader_traits,
+    players_traits,
+    source_traits,
+    tracker_traits,
+    wrapper_traits,
+)
 from rlc.catalog.packages import COOKBOOK, CUSTOM_LOSSES, TINKER_SDK
 from rlc.catalog.providers import find_provider
 from rlc.catalog.records import Key
@@ -108,6 +114,11 @@ def requirements_of(stage: str, parts: Mapping[str, Any]) -> Iterator[Requiremen
     for teacher in parts.get("teacher", ()):
         if teacher.system is not None and is_text_file(teacher.system):
             yield Requirement("file", teacher.system, "teacher", stage)
+    if (players := parts.get("players")) is not None:
+        traits_of_players = players_traits(players.kind)
+        if traits_of_players.package:
+            who, extra = f"`{players.kind}()`", traits_of_players.extra or ""
+            yield Requirement("package", traits_of_players.package, "players", who, extra)
     for tracker in parts.get("track", ()):
         traits, by = tracker_traits(tracker.name), f"`{tracker.name}()`"
         if traits.key:

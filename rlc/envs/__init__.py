@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlc.envs.judges.solver_judge import *
     from rlc.envs.openreward_client import *
     from rlc.envs.responders import *
+    from rlc.envs.workers.processes import *
 else:
     from rlc.doors import door
 
@@ -35,6 +36,7 @@ else:
         judges.judging: ComparisonVerdict JudgedReward rewarded
         judges.solver_judge: JUDGE SOLVER SolverJudge
         openreward_client: sdk
+        workers.processes: CLUSTER
         responders: EndpointResponder ModelReply ModelRequest Responder Responders
         """,
     )

@@ -11,16 +11,20 @@ from rlc.catalog import (
     GRADER,
     REQUIRED,
     Param,
+    busy_players,
     chat_history_of,
     find_builtin,
     goes_on,
     how_old,
     makes_text,
     max_turns,
+    opens_elsewhere,
     preference_traits,
     price_source,
     provider,
     seats_of,
+    stays,
+    usual_players,
     with_other_histories,
     with_role,
 )
@@ -40,6 +44,7 @@ from rlc.plan import (
     Likelihood,
     ModelPlan,
     Plan,
+    PlayersPlan,
     PlayPlan,
     PolicyGradient,
     PreferenceLoss,
@@ -201,8 +206,35 @@ def _policy_gradient(stage: Training, _: StageCost) -> Iterator[str]:
         yield from _streamed(stage)
     if overlap.kind == "asynchronous":
         yield _asynchronous(batch, overlap.max_staleness)
+    yield from _played_by(stage, source.players)
     yield from _held_out(stage)
     yield from _environments(source.envs, stage.model)
+
+
+_ANY_MACHINE = 1_024  # cores
+
+
+def _played_by(stage: StagePlan, players: PlayersPlan | None) -> Iterator[str]:
+    """Yield who plays the episodes, unless it is the process of the run, as for most."""
+    given = players or usual_players(stage, _ANY_MACHINE)
+    if given.kind == "here":
+        if players is not None:
+            yield "played in the process of the run"
+        return
+    who = "actors of Ray" if given.kind == "ray" else "processes"
+    most = busy_players(stage, given.count or _ANY_MACHINE)
+    many = f"{most:,} {who}" if most > 1 else f"one of {who}"
+    if players is None:
+        many = f"a process for each core of the machine, {most:,} at most"
+    elif players.count is None:
+        room = "as many as there is room for" if given.kind == "ray" else "one for each core"
+        many = f"{who}, {room}, {most:,} at most"
+    elsewhere = opens_elsewhere(stage.model.service)
+    how = "" if elsewhere else ", which sample through the process of the run"
+    yield f"played by {many}{how}; no result depends on it"
+    for env in stage.played:
+        if (why := stays(env)) is not None:
+            yield f"{env.name} is played in the process of the run: {why}"
 
 
 def _asynchronous(batch: BatchPlan, most: int) -> str:
@@ -277,6 +309,7 @@ def _imitation(stage: Training, _: StageCost) -> Iterator[str]:
 
 def _evaluation(stage: Evaluation, cost: StageCost) -> Iterator[str]:
     yield f"{count(cost.times, 'evaluation')} {when_evaluated(stage)}"
+    yield from _played_by(stage, stage.players)
     yield from _environments(stage.envs, stage.model)
 
 

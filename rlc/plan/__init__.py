@@ -39,8 +39,8 @@ else:
             compares_in_groups evaluations_of in_parts takes_what_is_ready
         parts: AdamPlan AggregatePlan BatchPlan BudgetPlan DeadlinesPlan FailurePlan GiveUpPlan
             KeepPlan KlGuardPlan KlPlan LOCAL LossPlan MetricPlan ModelPlan ModelState OverlapPlan
-            PreferenceLossPlan PricePlan Sampling SamplingPlan SavePlan SchedulePlan TINKER
-            is_hosted TeacherPlan TrackPlan teacher_of
+            PlayersPlan PreferenceLossPlan PricePlan Sampling SamplingPlan SavePlan SchedulePlan
+            TINKER is_hosted TeacherPlan TrackPlan teacher_of
         paths: CHECKPOINTS_FOLDER HUB_DATASET JOURNAL_FILE PLAN_FILE RUN_WEIGHTS SAVED_SET
             SAVED_SPLITS WHERE_PATHS_START file_part hub_dataset is_saved_set is_there located
             rebased

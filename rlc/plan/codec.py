@@ -204,18 +204,19 @@ def plan_hash(plan: Plan) -> str:
 
 
 def content_hash(data: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a plan's JSON without the recipe's name, provenance and prices."""
+    """Return the SHA-256 of a plan's JSON without its recipe, provenance, prices and players."""
     content = {key: data[key] for key in data if key not in ("recipe", "provenance")}
-    content = _without_prices(content)
+    content = _without_asides(content)
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return sha256(text.encode("ascii")).hexdigest()
 
 
-def _without_prices(data: Any) -> Any:
+def _without_asides(data: Any) -> Any:
+    """Return a plan's JSON without what changes no number of a run: prices, and players."""
     if isinstance(data, Mapping):
-        left_out = "price" if "lora_rank" in data else None  # of a model
-        return {key: _without_prices(one) for key, one in data.items() if key != left_out}
-    return [_without_prices(one) for one in data] if isinstance(data, (list, tuple)) else data
+        left_out = "price" if "lora_rank" in data else "players" if "envs" in data else None
+        return {key: _without_asides(one) for key, one in data.items() if key != left_out}
+    return [_without_asides(one) for one in data] if isinstance(data, (list, tuple)) else data
 
 
 def provenance_hash(data: Mapping[str, Any]) -> str:

@@ -312,6 +312,20 @@ class DeadlinesPlan(Record):
 
 
 @frozen
+class PlayersPlan(Record):
+    """Who plays the episodes of a stage: the process of the run (``here``), ``count`` others of its
+    machine, or actors of a Ray cluster, each of which reserves ``cpus`` and ``resources`` of a node
+    (``address`` None: the cluster of the program). A ``count`` of None: as many as there is room
+    for."""
+
+    kind: Literal["here", "processes", "ray"]
+    count: int | None = None
+    cpus: float = 1.0
+    resources: dict[str, Any] = field(factory=dict)
+    address: str | None = None
+
+
+@frozen
 class KlGuardPlan(Record):
     """What happens once the trainer's logprobs are further from the sampler's than ``max``
     (nats a token, mean of d²/2)."""

@@ -23,13 +23,14 @@ from rlc.plan.parts import (
     ModelPlan,
     ModelState,
     OverlapPlan,
+    PlayersPlan,
     PreferenceLossPlan,
     SamplingPlan,
     SavePlan,
     TeacherPlan,
     TrackPlan,
 )
-from rlc.records import Record, field, fields, frozen
+from rlc.records import IF_ANY, Record, field, fields, frozen
 
 if TYPE_CHECKING:
     from rlc.plan.sources import AnyData
@@ -51,6 +52,8 @@ class Rollouts(Record):
     on_error: FailurePlan
     give_up: GiveUpPlan | None
     kl_guard: KlGuardPlan | None
+    # Who plays them; None: as the machine of the run has room. No plan is another for its players.
+    players: PlayersPlan | None = field(default=None, eq=False, metadata={IF_ANY: True})
 
     @property
     def size(self) -> int:
@@ -244,6 +247,7 @@ class Evaluation(Record):
     metrics: tuple[MetricPlan, ...]
     every: int | None
     first: bool
+    players: PlayersPlan | None = field(default=None, eq=False, metadata={IF_ANY: True})
 
     @property
     def environments(self) -> tuple[EnvPlan, ...]:

@@ -312,7 +312,7 @@ def lora_parameters(model: ModelPlan) -> int | None:
 # price of one cannot depend on them, and trials that differ in nothing else are priced once.
 UNPRICED = (
     *("optimizer", "advantage", "aggregate", "give_up", "deadlines", "kl_guard"),
-    *("budget", "track"),
+    *("budget", "track", "players"),
 )
 
 

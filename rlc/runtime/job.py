@@ -21,6 +21,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import watched_so_far
 from rlc.runtime.journal.runs import NOTHING_LEARNT, judged_after
 from rlc.runtime.loop import StageLoop, made_update, why_nothing_learnt
+from rlc.runtime.players.stage import JobPlayers
 from rlc.runtime.records import RunError, failure_of, read_failures
 from rlc.runtime.remote import RemoteSession
 from rlc.runtime.service_guard import ServiceGuard
@@ -56,6 +57,7 @@ class Job:
     _service_guard: ServiceGuard = field(init=False)
     _log: MetricsLog = field(init=False)
     _auxiliary: AuxiliaryModels = field(init=False)
+    _players: JobPlayers = field(init=False)
     _evaluator: EvaluationRunner = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -68,7 +70,12 @@ class Job:
             )
         self.service = self._service_guard.client
         self._auxiliary = AuxiliaryModels(self.service, self.folder)
-        self._evaluator = EvaluationRunner(self.folder, self._log, self.observer, self._auxiliary)
+        self._players = JobPlayers(
+            self.folder.plan.recipe, self._service_guard, self.observer.note, self.folder.players
+        )
+        self._evaluator = EvaluationRunner(
+            self.folder, self._log, self.observer, self._auxiliary, self._players
+        )
 
     def stop(self) -> None:
         """End the job with a checkpoint as soon as the running step is done."""
@@ -105,6 +112,7 @@ class Job:
                 raise reported from error
             raise
         finally:
+            await self._players.close()
             await self._auxiliary.close()
             if self._remote:
                 await self._remote.service.close(end)
@@ -239,7 +247,9 @@ class Job:
             len(done),
             own_loss,
         )
-        setup = Setup(self.folder, weights, meter, self._auxiliary, self.observer, done)
+        setup = Setup(
+            self.folder, weights, meter, self._auxiliary, self.observer, done, self._players
+        )
         opened = await OPENERS[stage](setup, stage)
         keeper = CheckpointKeeper(stage, journal, self.service, note)
         guard, evaluator = self._service_guard, self._evaluator

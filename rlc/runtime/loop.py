@@ -159,7 +159,7 @@ class StageLoop:
     def __attrs_post_init__(self) -> None:
         self._timeline = Timeline(self.plan.name)
         self._guard = StageGuard(self.plan)
-        self._deadline = StepDeadline(self.plan, self.service.watchdog.owed)
+        self._deadline = StepDeadline(self.plan, self.service.owed)
 
     async def run(self, done: int) -> None:
         """Run the steps after ``done``. Raise RunError if rollouts fail or steps take too long."""

@@ -282,6 +282,13 @@ class Usage:
     sampled: int = 0
     trained: int = 0
 
+    def add(self, usage: Usage, since: Usage) -> None:
+        """Add what a usage has grown by since an earlier one."""
+        self.prefill += usage.prefill - since.prefill
+        self.cached += usage.cached - since.cached
+        self.sampled += usage.sampled - since.sampled
+        self.trained += usage.trained - since.trained
+
     def add_samples(self, prompt: int, count: int, response: types.SampleResponse) -> None:
         """Add a request for ``count`` samples of a prompt of so many tokens, which is charged as a
         cache hit for all samples but the first."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -235,6 +235,19 @@ class LimitedSamplingClient:
         return self.client.get_tokenizer()
 
 
+def unlimited(client: SamplingClient) -> SamplingClient:
+    """Return the client behind any limiters."""
+    while isinstance(client, LimitedSamplingClient):
+        client = client.client
+    return client
+
+
+def unguarded(client: SamplingClient) -> SamplingClient:
+    """Return the client of the service itself."""
+    client = unlimited(client)
+    return client.client if isinstance(client, _WatchedClient) else client
+
+
 def fixed_limiter(most: int) -> ConcurrencyLimiter:
     """Return a limiter that always admits ``most`` replies at once."""
     return ConcurrencyLimiter(AdaptiveConcurrency(cap=most, adapts=False))
@@ -288,6 +301,11 @@ class Watchdog:
     def heard(self) -> None:
         """Record a sign of life of the service."""
         self._heard, self._away_since = _now(), None
+
+    @property
+    def pending(self) -> int:
+        """The number of pending answers."""
+        return len(self._pending)
 
     def owed(self) -> str:
         """Describe the answer that has been pending longest."""
@@ -437,9 +455,12 @@ class _WatchedClient:
 class ServiceGuard:
     """Deadlines and limits of a service; ``limiter`` is None if sampling is not limited."""
 
-    service: ServiceClient
+    service: Any
     watchdog: Watchdog
     limiter: ConcurrencyLimiter | None
+    # What other processes that sample for the run say of their limiters, and of what they wait for.
+    elsewhere: Callable[[], Mapping[str, float]] = dict
+    owed_elsewhere: Callable[[], str] = str
 
     @classmethod
     def of(cls, service: ServiceClient, note: Callable[[str], None]) -> ServiceGuard:
@@ -456,7 +477,11 @@ class ServiceGuard:
         return cast(TrainingClient, _WatchedClient(await answer, self))
 
     async def sampling(self, answer: Awaitable[SamplingClient]) -> SamplingClient:
-        watched = cast(SamplingClient, _WatchedClient(await answer, self))
+        return self.guarded(await answer)
+
+    def guarded(self, client: SamplingClient) -> SamplingClient:
+        """Return a sampling client whose answers come in time, and whose requests are limited."""
+        watched = cast(SamplingClient, _WatchedClient(client, self))
         return watched if self.limiter is None else LimitedSamplingClient(watched, self.limiter)
 
     def begin(self, stage: Training) -> None:
@@ -476,4 +501,11 @@ class ServiceGuard:
             self.limiter.pressed()
 
     def metrics(self) -> dict[str, float]:
-        return {} if self.limiter is None else self.limiter.metrics()
+        own, others = {} if self.limiter is None else self.limiter.metrics(), self.elsewhere()
+        if others:
+            own.pop("service/concurrency", None)  # the level of those who sample
+        return {name: own.get(name, 0.0) + others.get(name, 0.0) for name in {**own, **others}}
+
+    def owed(self) -> str:
+        """Describe the answer that has been pending longest, here or else elsewhere."""
+        return (not self.watchdog.pending and self.owed_elsewhere()) or self.watchdog.owed()

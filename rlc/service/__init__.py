@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from rlc.service.engine.checkpoints import *
     from rlc.service.engine.service import *
     from rlc.service.gradients import *
+    from rlc.service.hosted.clients import *
     from rlc.service.hosted.connect import *
     from rlc.service.hosted.endpoint import *
     from rlc.service.hosted.refusals import *
     from rlc.service.hosted.sdk import *
     from rlc.service.hosted.service import *
+    from rlc.service.hosted.sharing import *
     from rlc.service.http import *
     from rlc.service.inference.endpoint import *
     from rlc.service.inference.routes import *
@@ -51,9 +53,11 @@ else:
             find_ruler gradient_sums loss_gradient older_sampler step_sizes trained_logprobs
         hosted.connect: connect_service open_service require_packages require_service
             smaller_contexts
+        hosted.clients: Patience
         hosted.endpoint: Endpoint KEY find_endpoint
-        hosted.refusals: translate
+        hosted.refusals: reported_to translate
         hosted.sdk: open_rest
+        hosted.sharing: SharedSampler SharedSamplers share_sampler
         hosted.service: find_base offered_models require_reachable
         http: RefusedRequest Server TOO_LONG key_checker on_a_thread require_key require_local_host
             serving
@@ -61,7 +65,7 @@ else:
         inference.routes: endpoint_app
         interface: CheckpointError LossHandle RemoteService SampledToken SamplingClient
             SamplingRequest ServiceClient ServiceError ServiceLostError SessionEnd
-            TrainingClient UndeletableError asking pending_call sampling_params
+            TrainingClient UndeletableError asking calls_of pending_call sampling_params
         server.app: build_app
         server.backend: Backend load_models
         server.faults: Disturbances Latency parse_delay parse_faults

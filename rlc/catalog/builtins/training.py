@@ -28,6 +28,7 @@ from rlc.plan import (
     GiveUpPlan,
     KlGuardPlan,
     OverlapPlan,
+    PlayersPlan,
     PricePlan,
     SamplingPlan,
     SavePlan,
@@ -71,6 +72,33 @@ STOP = text(
     form=(r"(?s).+", "</answer>"),
     many=True,
 )
+
+
+@frozen(eq=False)
+class PlayersTraits:
+    """Traits of players. ``package``: what they need, which is installed with rlc's ``extra``."""
+
+    package: str | None = None
+    extra: str | None = None
+
+
+RAY = "ray"
+# What of a Ray cluster is taken, and where it is.
+CLUSTER = (
+    number("cpus", "CPUs that each actor reserves", 1.0, low=0),
+    Param(
+        "resources",
+        "record",
+        "other resources of a node that each actor reserves, as the cluster names them",
+        {},
+    ),
+    optional(
+        "address",
+        "string",
+        "of the cluster; none: that of RAY_ADDRESS, or else one on this machine",
+    ),
+)
+_MOST_PLAYERS = 1_024
 
 
 @frozen
@@ -399,6 +427,36 @@ SETTINGS = (
             high=_DECADE,
         ),
         example="deadlines = deadlines(request = 15m, unreachable = 5m)",
+    ),
+    Builtin(
+        "here",
+        "players",
+        "episodes are played in the process of the run, all in one interpreter",
+        lambda _: PlayersPlan("here"),
+        word=True,
+        traits=PlayersTraits(),
+        example="players = here",
+    ),
+    builtin(
+        "processes",
+        "players",
+        "episodes are played, and their replies asked for, by processes of this machine",
+        lambda args: PlayersPlan("processes", args.count),
+        optional("count", "int", "how many; none: one for each core", low=1, high=_MOST_PLAYERS),
+        traits=PlayersTraits(),
+        example="players = processes(8)",
+    ),
+    builtin(
+        RAY,
+        "players",
+        "episodes are played, and their replies asked for, by actors of a Ray cluster",
+        lambda args: PlayersPlan(
+            "ray", args.count, as_float(args.cpus), args.resources, args.address
+        ),
+        optional("count", "int", "how many; none: as many as fit", low=1, high=_MOST_PLAYERS),
+        *CLUSTER,
+        traits=PlayersTraits("ray", "ray"),
+        example="players = ray(32, cpus = 1)",
     ),
     builtin(
         "kl_guard",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlc.catalog.builtins.sources import ARGS, function
-from rlc.catalog.builtins.training import GROUP_SIZE, STOP
+from rlc.catalog.builtins.training import CLUSTER, GROUP_SIZE, RAY, STOP
 from rlc.catalog.records import (
     BOX,
     TAG,
@@ -95,7 +95,7 @@ def _workers(args: Args) -> StepPlan:
     """Return a step of workers; an executor of the user's counts as a kind."""
     own = args.executor.data is not None
     kind = evolve(args.executor, type="word", data="executor") if own else args.kind
-    of_cluster = {param.name for param in _OF_CLUSTER} if kind.data != _RAY else set()
+    of_cluster = {param.name for param in _OF_CLUSTER} if kind.data != RAY else set()
     kept = {name: value for name, value in args.values.items() if name not in of_cluster}
     return StepPlan("workers", {**kept, "kind": kind})
 
@@ -112,24 +112,8 @@ def _rollouts(args: Args) -> RolloutsPlan:
     return RolloutsPlan(group=given.pop("group_size"), **given)
 
 
-_RAY = "ray"
 _UNWEIGHED = ("by", ("none",))  # with which alone the limits of a curriculum have an effect
-_OF_CLUSTER = (
-    number("cpus", "CPUs that each actor reserves", 1.0, low=0, only_if=("kind", (_RAY,))),
-    Param(
-        "resources",
-        "record",
-        "other resources of a node that each actor reserves, as the cluster names them",
-        {},
-        only_if=("kind", (_RAY,)),
-    ),
-    optional(
-        "address",
-        "string",
-        "of the cluster; none: that of RAY_ADDRESS, or else one on this machine",
-        only_if=("kind", (_RAY,)),
-    ),
-)
+_OF_CLUSTER = tuple(evolve(param, only_if=("kind", (RAY,))) for param in CLUSTER)
 _USES = count("uses", "most calls in an episode", 5, high=1_000)
 _PROMPT_FILE: dict[str, Any] = {"form": (r".+\.(j2|jinja)", "prompt.j2"), "file": True}
 _USUAL_PROMPT = "a jinja2 file; none: the usual one"
@@ -316,13 +300,13 @@ WRAPPERS = (
         "where an environment that blocks is played: in threads, in processes, on a Ray cluster or "
         "by an executor",
         WrapperTraits(
-            "workers", wraps="blocks", package="ray", extra="ray", needed_with=("kind", _RAY)
+            "workers", wraps="blocks", package="ray", extra="ray", needed_with=("kind", RAY)
         ),
         word(
             "kind",
             "threads share one interpreter; processes and the actors of ray are for environments "
             "that compute a lot",
-            ("threads", "processes", _RAY),
+            ("threads", "processes", RAY),
             "threads",
             noun="kind of workers",
             only_if=("executor", ("none",)),

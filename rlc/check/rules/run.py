@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog import env_facts, tracker_traits
+from rlc.catalog import env_facts, players_with_work, stays, tracker_traits
 from rlc.check.rules.tasks import examples_of, tasks_of
 from rlc.check.rules.view import StageView, rule, rule_on_envs
 from rlc.check.stages import CheckedStage
@@ -62,6 +62,33 @@ def _tasks_for_a_step(view: StageView) -> None:
             spare = tasks - batch.count
             advice = f"`resample = {spare:_}` at most" if spare else "leave `resample` out"
             view.warning("RL0327", "batch.resample", message, advice)
+
+
+@rule("players", "envs")
+def _players_play(view: StageView) -> None:
+    """What the players of a stage are given, and how many have something to do."""
+    players, parts = view.players, view.parts
+    if players is None or players.kind == "here":
+        return
+    for env in view.envs:
+        if (why := stays(env)) is not None:
+            message = f"`{env.name}` is played in the process of the run: {why}"
+            advice = "`workers(threads)` and `workers(processes)` go to the players"
+            label = Label(view.at(f"envs.{env.name}"), "played there")
+            view.warning("RL0348", "players", message, advice, label)
+    batch, sampling = parts.get("batch"), parts.get("sampling")
+    if sampling is None or players.count is None or (batch is None and "tasks" not in parts):
+        return
+    size = parts.get("samples") or max(env.rollouts.group for env in view.envs)
+    groups = parts.get("tasks") or batch.at_once * (1 + parts["overlap"].max_staleness)
+    busy = players_with_work(players.count, groups, size, sampling.concurrency)
+    if busy < players.count:
+        message = f"{players.count:,} players, and {busy:,} of them have something to do"
+        advice = f"a step plays {groups:,} groups at once, and a player whole ones"
+        if busy < min(players.count, groups):
+            advice = f"a player asks for the {size:,} replies of a group at once, and no more than "
+            advice += f"concurrency = {sampling.concurrency:,} may be asked for by all"
+        view.warning("RL0349", "players", message, f"{advice}: `count = {busy}`")
 
 
 @rule("tasks", "envs")

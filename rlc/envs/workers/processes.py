@@ -274,14 +274,14 @@ class RayWorkers:
             self._end(actor)
         if self._connected:
             self._connected = False
-            await asyncio.to_thread(_CLUSTER.leave)
+            await asyncio.to_thread(CLUSTER.leave)
 
     async def _free(self) -> Any:
         """Return an idle actor; another one is started if all are busy."""
         async with self._connecting:
             if not self._connected:
                 demand = {"CPU": self.cpus, **self.resources}
-                room = await asyncio.to_thread(_CLUSTER.join, self.address, demand)
+                room = await asyncio.to_thread(CLUSTER.join, self.address, demand)
                 self._connected, self.most = True, self.most or room
         if self._idle.empty() and self._started < (self.most or 1):
             self._started += 1
@@ -358,8 +358,8 @@ class RemoteError(EnvError):
 
 
 @define(eq=False)
-class _Cluster:
-    """The connection of this process, which all workers share: Ray has one for a process."""
+class RayCluster:
+    """The connection of this process, which all its users share: Ray has one for a process."""
 
     _users: int = 0
     _ours: bool = False  # whether it was made here
@@ -417,4 +417,4 @@ def _init(address: str | None) -> None:
         raise EnvError(f"there is no Ray cluster {where}: {reason}") from error
 
 
-_CLUSTER = _Cluster()
+CLUSTER = RayCluster()

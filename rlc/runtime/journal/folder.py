@@ -22,6 +22,7 @@ from rlc.plan import (
     PLAN_FILE,
     Plan,
     PlanFormatError,
+    PlayersPlan,
     difference_lines,
     is_there,
     is_training,
@@ -153,6 +154,7 @@ class RunFolder:
     journal: Journal
     _opened: ExitStack  # closes the journal, and releases the lock
     _new: bool = False
+    players: PlayersPlan | None = None  # who plays, whatever the plan says
     plan: Plan = field(init=False)
 
     def __attrs_post_init__(self) -> None:

@@ -12,7 +12,7 @@ members fail with it. Last come rewards that are shaped by what the group has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import fsum
 from random import Random
 from typing import Any
@@ -277,20 +277,30 @@ class _RoleSource:
         """Do nothing: the source is closed with its environment."""
 
 
+PlayTask = Callable[[Player, Task], Awaitable[list[Rollout]]]
+
+
 async def play_group(
-    player: Player, on_group: Callable[[list[Rollout]], None], task: Task
+    player: Player,
+    on_group: Callable[[list[Rollout]], None],
+    task: Task,
+    play: PlayTask = play_task,
 ) -> list[Rollout]:
-    """Play a task; return its members, after ``on_group`` has had them."""
-    members = await play_task(player, task)
+    """Play a task; return its members, after ``on_group`` has had them. ``play`` is what plays it:
+    this process, or one of several players."""
+    members = await play(player, task)
     on_group(members)
     return members
 
 
 async def play_groups(
-    player: Player, tasks: Iterable[Task], on_group: Callable[[list[Rollout]], None]
+    player: Player,
+    tasks: Iterable[Task],
+    on_group: Callable[[list[Rollout]], None],
+    play: PlayTask = play_task,
 ) -> list[list[Rollout]]:
     """Play tasks concurrently, each as :func:`play_group` does."""
-    return await all_of(play_group(player, on_group, task) for task in tasks)
+    return await all_of(play_group(player, on_group, task, play) for task in tasks)
 
 
 def require_any(rollouts: Sequence[Rollout]) -> None:

@@ -176,7 +176,7 @@ class Player:
     pasts: Mapping[int, Responder] = field(factory=dict)  # the policy as it was, as an opponent
     topk: int = 0
     asked: Replies = field(factory=Replies)
-    _loop_yield: EventLoopYield = field(factory=EventLoopYield, init=False)
+    loop_yield: EventLoopYield = field(factory=EventLoopYield)  # which copies share
 
     async def play(self, task: Task) -> list[Rollout]:
         """Play all members of a task; the first reply of all comes from one request."""
@@ -220,7 +220,7 @@ class Player:
                 raise ContractError(due)
             if any(isinstance(one, JoiningEpisode | RunningEpisode) for one in episodes):
                 return episodes, [None] * len(episodes)
-            await self._loop_yield.if_due()
+            await self.loop_yield.if_due()
             first, history = validated(episodes[0].first), task.env.new_history()
             for attempt in attempts:
                 attempt.about = first.about
@@ -345,7 +345,7 @@ class Player:
         while not seen.done:
             if len(turns) == limits.max_turns:
                 return "turns"
-            await self._loop_yield.if_due()
+            await self.loop_yield.if_due()
             prompt = history.observe(seen)
             if limit := self.limit_reached(tokens, prompt, limits):
                 return limit[0]
@@ -354,7 +354,7 @@ class Player:
                 if turns or reply is None:
                     seed = derive_seed(attempt.seed, "turn", len(turns))
                     (reply,) = await self._sample(attempt, prompt, history, 1, seed)
-                    await self._loop_yield.if_due()
+                    await self.loop_yield.if_due()
                 kept = tokens.extend(prompt, reply.tokens)
                 action = evolve(
                     history.reply(reply.tokens),

@@ -13,6 +13,7 @@ from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutc
 from rlc.runtime.journal.database import Meter, StoredStep
 from rlc.runtime.journal.episodes import EpisodeTokens
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.players.stage import JobPlayers
 from rlc.runtime.records import Failure, TrainedSample
 from rlc.runtime.summary import Observer
 from rlc.runtime.updates import optimizer
@@ -31,6 +32,7 @@ class Setup:
     auxiliary: AuxiliaryModels
     observer: Observer
     done: Sequence[StoredStep]
+    players: JobPlayers
 
     @property
     def seed(self) -> int:

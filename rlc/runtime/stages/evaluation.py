@@ -25,8 +25,15 @@ from rlc.runtime.journal.metrics import (
     rollout_record,
     usage_metrics,
 )
+from rlc.runtime.players.stage import JobPlayers
 from rlc.runtime.records import Rollout, Usage, grouped
-from rlc.runtime.rollouts.groups import build_envs, play_groups, require_any
+from rlc.runtime.rollouts.groups import (
+    PlayTask,
+    build_envs,
+    play_groups,
+    play_task,
+    require_any,
+)
 from rlc.runtime.rollouts.player import Player, close_envs
 from rlc.runtime.rollouts.tasks import TaskStream, new_cursor
 from rlc.runtime.service_guard import LimitedSamplingClient, fixed_limiter
@@ -135,6 +142,7 @@ class EvaluationRunner:
     log: MetricsLog
     observer: Observer
     auxiliary: AuxiliaryModels
+    players: JobPlayers
 
     def is_done(self, plan: Evaluation, step: int) -> bool:
         return self.folder.journal.step(plan.name, step) is not None
@@ -187,13 +195,19 @@ class EvaluationRunner:
         envs = build_envs(plan.envs, tokenizer, plan.model.renderer, responders)
         journal.start_step(plan.name, step)
         started = time.perf_counter()
+        players, most = None, plan.sampling.concurrency
+        of_stage = plan, envs, tokenizer, responders, DEFAULT_FAILURE, plan.sampling
         try:
-            rollouts = await self.play(plan, envs, client, usage)
+            players = await self.players.of(*of_stage, own=most)
+            play = play_task if players is None else players.play
+            rollouts = await self.play(plan, envs, client, usage, play)
             failures = [rollout.failure for rollout in rollouts if rollout.failure]
             self.folder.keep_failures(failures, plan.name, step)
             require_any(rollouts)
         finally:
             meter.finish(step)
+            if players is not None:
+                await players.close()
             await close_envs(envs.values())
         metrics = {"stage": plan.name, "step": step} | evaluation_metrics(plan, rollouts)
         metrics |= usage_metrics(usage) | {"time/total": time.perf_counter() - started}
@@ -209,6 +223,7 @@ class EvaluationRunner:
         envs: Mapping[str, PlayableEnv],
         client: SamplingClient,
         usage: Usage,
+        play: PlayTask = play_task,
     ) -> list[Rollout]:
         """Return all samples of all tasks, with the same random streams for all weights."""
         if (most := plan.sampling.concurrency) is not None:
@@ -222,5 +237,5 @@ class EvaluationRunner:
             self.observer.progress(next(played), plan.tasks)
             self.observer.played(members)
 
-        groups = await play_groups(player, stream.take(plan.tasks), on_group)
+        groups = await play_groups(player, stream.take(plan.tasks), on_group, play)
         return [member for group in groups for member in group]

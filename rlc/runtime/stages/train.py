@@ -35,6 +35,7 @@ from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, Parts, StepFunction, StepOutcome
 from rlc.runtime.journal.metrics import rollout_metrics, rollout_record
+from rlc.runtime.players.pool import StagePlayers
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.batches import (
     Batch,
@@ -44,7 +45,7 @@ from rlc.runtime.rollouts.batches import (
     replaced_groups,
     whole,
 )
-from rlc.runtime.rollouts.groups import build_envs, play_group
+from rlc.runtime.rollouts.groups import build_envs, play_group, play_task
 from rlc.runtime.rollouts.player import Player, close_envs
 from rlc.runtime.rollouts.tasks import Task, TaskRounds, TaskStream
 from rlc.runtime.rollouts.tokens import Scores
@@ -167,6 +168,7 @@ class TrainStage(Stage[LogprobScorers]):
     own: OwnAdvantages | None
     heldout: Mapping[str, StepFunction]
     tokenizer: Any
+    players: StagePlayers | None = None  # None: this process plays
     _played: Counter[int] = field(factory=Counter, init=False)
     _has_unread: bool = field(default=False, init=False)  # whether a note has said so
     _has_lost: bool = field(default=False, init=False)  # whether a step lost too many replies
@@ -254,7 +256,8 @@ class TrainStage(Stage[LogprobScorers]):
             self.observer.progress(self._played[step], max(planned, self._played[step]))
             self.observer.played(members)
 
-        return await play_group(player, on_group, task)
+        play = play_task if self.players is None else self.players.play
+        return await play_group(player, on_group, task, play)
 
     async def returns(self, node: NodeContext, inputs: Inputs) -> list[Rollout]:
         """Leave failures and replaced groups out, before any statistic."""
@@ -394,6 +397,8 @@ class TrainStage(Stage[LogprobScorers]):
 
     async def close(self) -> None:
         await super().close()
+        if self.players is not None:
+            await self.players.close()
         await close_envs(self.stream.envs.values())
 
 
@@ -401,14 +406,12 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
     """Open a stage with its environments, and the models that score what is sampled."""
     source, objective, tokenizer = stage.of(Rollouts), stage.of(PolicyGradient), setup.tokenizer
     setup.observer.waiting(f"opening {', '.join(env.name for env in source.envs)}")
-    envs = await in_thread(
-        build_envs,
-        source.envs,
-        tokenizer,
-        stage.model.renderer,
-        setup.auxiliary.responders(setup.meter),
-        partial(teacher_views, objective.teacher),
-    )
+    responders = setup.auxiliary.responders(setup.meter)
+    views = partial(teacher_views, objective.teacher)
+    given = tokenizer, stage.model.renderer, responders, views
+    envs = await in_thread(build_envs, source.envs, *given)
+    of_stage = stage, envs, tokenizer, responders, source.on_error, source.sampling
+    players = await setup.players.of(*of_stage, objective.teacher)
     cursors, slack = [step.cursor for step in setup.done], source.overlap.max_staleness
     stream = TaskStream.resumed(envs, setup.seed, ("task", stage.name), cursors)
     in_rounds = source.batch.kind == "turns"
@@ -428,6 +431,7 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         OwnAdvantages.of(objective.advantage, cursors),
         await heldout_node(setup, stage),
         tokenizer,
+        players,
     )
 
 

@@ -133,7 +133,7 @@ class HostedSamplingClient:
 
     sdk: tinker.SamplingClient
     _patience: Patience
-    _separate: Callable[[], bool]
+    separate: Callable[[], bool]
     _known: Callable[[str], Any] = lambda _: None  # the tokenizer of a base model, if it is loaded
 
     def sample(
@@ -151,7 +151,7 @@ class HostedSamplingClient:
             return submit(lambda: self.sdk.sample(prompt, count, params, *scores), self._patience)
 
         seed = sampling_params.seed
-        if num_samples == 1 or seed is None or not self._separate():
+        if num_samples == 1 or seed is None or not self.separate():
             return ask(num_samples, sampling_params)
         seeds = [sample_seed(seed, i) for i in range(num_samples)]
         replies = [ask(1, sampling_params.model_copy(update={"seed": s})) for s in seeds]

@@ -185,13 +185,7 @@ class HostedService:
         return str((await self._health()).headers.get("server")).startswith("rlc/")
 
     async def _health(self) -> httpx.Response:
-        try:
-            async with httpx.AsyncClient(timeout=_PING_SECONDS) as client:
-                return await client.get(f"{self.server.rstrip('/')}/api/v1/healthz")
-        except httpx.HTTPError as error:
-            message = f"cannot reach {self.endpoint.name}: {str(error) or 'it does not answer'}"
-            hint = "is it up, and its address right? the run can be resumed later"
-            raise ServiceLostError(message, hint) from error
+        return await health(self.server, self.endpoint.name)
 
     def separate_samples(self) -> None:
         self._separate = True
@@ -272,6 +266,18 @@ class HostedService:
     def _record(self, event: dict[str, Any]) -> None:
         if self._listener is not None:
             self._listener.record(event)
+
+
+async def health(server: str, name: str) -> httpx.Response:
+    """Return the answer of a server that is asked whether it is up. Raise ServiceLostError if it
+    cannot be reached; ``name`` is what messages call it."""
+    try:
+        async with httpx.AsyncClient(timeout=_PING_SECONDS) as client:
+            return await client.get(f"{server.rstrip('/')}/api/v1/healthz")
+    except httpx.HTTPError as error:
+        message = f"cannot reach {name}: {str(error) or 'it does not answer'}"
+        hint = "is it up, and its address right? the run can be resumed later"
+        raise ServiceLostError(message, hint) from error
 
 
 def _is_unknown(error: ServiceError) -> bool:

@@ -26,7 +26,7 @@ from rlc.cli.output import (
 from rlc.errors import Error
 
 if TYPE_CHECKING:
-    from rlc.plan import Plan
+    from rlc.plan import Plan, PlayersPlan
     from rlc.runtime import Job, RunFolder, Summary
 
 HELP = "run the training job of a recipe"
@@ -59,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = f"of how many episodes of a step single tokens are kept (default {USUAL}); or all, 0"
     parser.add_argument("--tokens", metavar="N", type=_tokens, help=text)
+    text = (
+        "who plays the episodes, whatever the recipe says: `here`, a number of processes of this "
+        "machine, or `ray:N` for actors of the cluster of RAY_ADDRESS; no result depends on it"
+    )
+    parser.add_argument("--players", metavar="WHO", type=_players, help=text)
     add_base_url(parser)
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
 
@@ -67,6 +72,17 @@ def _tokens(text: str) -> str:
     if text != "all" and not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is neither a number of episodes nor `all`")
     return text
+
+
+def _players(text: str) -> PlayersPlan:
+    from rlc.plan import PlayersPlan
+
+    kind, _, count = text.rpartition(":")
+    if text == "here":
+        return PlayersPlan("here")
+    if kind in ("", "processes", "ray") and count.isdecimal() and int(count) > 0:
+        return PlayersPlan("ray" if kind == "ray" else "processes", int(count))
+    raise argparse.ArgumentTypeError(f"{text!r} is not `here`, a number, or `ray:N`")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
         folder.add_tags(args.tags)
         if args.tokens is not None:
             folder.keep_tokens(None if args.tokens == "all" else int(args.tokens))
+        folder.players = args.players
         return run_folder(folder, args)
     except KeyboardInterrupt:
         if folder is not None:
@@ -126,7 +143,7 @@ def _check_usage(args: argparse.Namespace) -> None:
             again = f"`rlc sweep --resume {args.resume}` goes on with it"
             raise UsageError(f"{args.resume} is a sweep: {again}")
         if args.run_dir or ((args.only or changes_plan(args)) and not args.recipe):
-            alone = "give --resume alone (or with --base-url, --quiet, --tag, --tokens)"
+            alone = "give --resume alone (or with --base-url, --players, --quiet, --tag, --tokens)"
             raise UsageError(f"a resumed run keeps its plan: {alone}")
     elif not args.recipe:
         raise UsageError("give a recipe, or --resume with the folder of a run")

@@ -1,0 +1,1 @@
+"""Players: other processes in which whole episodes are played, their sampling included."""
