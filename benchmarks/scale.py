@@ -5,16 +5,18 @@
 
 The server (`benchmarks/simulated.py`, a process of its own) computes nothing and answers each
 request after ``--sample`` seconds, so that thousands of answers come at the same moment: the worst
-case for one event loop. With ``--quick`` its answers cost next to no processor. The game (`benchmarks/waiting_game.py`) has several turns; a move waits for
-a time of its own, heavy-tailed, and computes a little. Workers play it as the recipe says, Ray's on
-a cluster that is started on this machine. ``--players`` are the recipe's, `here` by default. With ``--inside`` the service is in this process: what is
-left then is rlc's own, without the SDK and without HTTP. For each kind of workers is printed:
+case for one event loop. With ``--quick`` its answers cost next to no processor. The game
+(`benchmarks/waiting_game.py`) has several turns; a move waits for a time of its own, heavy-tailed,
+and computes a little. Workers play it as the recipe says, Ray's on a cluster that is started on
+this machine. ``--players`` are the recipe's, `here` by default. With ``--inside`` the service is in
+this process: what is left then is rlc's own, without the SDK and without HTTP. For each kind of
+workers is printed:
 
 - the wall time of a step, and its ratio to what it must take: the slowest episode if nothing ever
   queued, or the moves of all episodes shared out among the workers, whichever is longer;
 - the most rollouts in flight at the server, and the most memory of this process, and of a player;
-- the processor's milliseconds for each reply: of the main threads of this process and of players, of
-  the busiest other thread of each, which is the SDK's, of its transport, of all else there
+- the processor's milliseconds for each reply: of the main threads of this process and of players,
+  of the busiest other thread of each, which is the SDK's, of its transport, of all else there
   (environments in threads), and of the server;
 - by how much the event loop was late (the 99th percentile, and the longest), and the processor's
   time of its longest callback, in which other programs on the machine have no part.
@@ -131,11 +133,9 @@ def spent_by(pid: int, main: str) -> dict[str, float]:
 
 
 def players_of(pid: int) -> list[int]:
-    found = []
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        if b"rlc.runtime.players" in Path(f"/proc/{child}/cmdline").read_bytes():
-            found.append(int(child))
-    return found
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    command = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+    return [int(child) for child in children if b"rlc.runtime.players" in command[child]]
 
 
 def peak_of(pid: int) -> int:

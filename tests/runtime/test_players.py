@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import signal
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from run_support import (
     train,
     undisturbed,
 )
-from scripted_judge import counts, scripted_judge
+from scripted_judge import judged_text, scripted_judge
 
 from rlc.plan.codec import plan_hash
 from rlc.plan.parts import PlayersPlan
@@ -72,36 +70,48 @@ class Notes(Observer):
         self.notes.append(text)
 
 
-class Killer(Notes):
-    """Kills a player, by its process id, as soon as the first group is played."""
+DEADLY = """
+import os, signal
+from pathlib import Path
+from rlc.chat.turns import Observation
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.victims: list[int] = []
+class Episode:
+    first = Observation("Say e.")
+    def step(self, action):
+        return Observation("", float(action.count("e")), True)
 
-    def played(self, members: list[Rollout]) -> None:  # noqa: ARG002
-        if not self.victims:
-            self.victims = children()
-            os.kill(self.victims[0], signal.SIGKILL)
+class Source:
+    def group(self, seed, size):
+        if not Path("spared").exists():
+            Path("spared").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [Episode() for _ in range(size)]
 
-
-def children() -> list[int]:
-    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [p for p in map(int, found) if b"rlc.runtime.players" in command(p)]
-
-
-def command(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
+def make():
+    return Source()
+"""
 
 
-def test_processes_play_the_same_run_and_one_that_is_killed_loses_nothing(tmp_path: Path) -> None:
-    seen = Killer()
-    run_with(tmp_path / "run", job(), seen)
-    assert_same(tmp_path / "run", undisturbed(job()))
-    assert len(seen.victims) == 2
-    assert any("has died (signal 9); what it played is played again" in n for n in seen.notes)
-    assert any("2 processes play the episodes of `main`" in note for note in seen.notes)
-    assert not children()
+def test_a_process_that_is_killed_loses_no_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("deadly.py").write_text(DEADLY)
+    text = TINY + 'env deadly = python("deadly.py:make") |> chat()\n'
+    plan, seen = compiled(text + train(env="deadly", steps="1")), Notes()
+    Path("spared").touch()
+    whole = undisturbed(plan)
+    Path("spared").unlink()
+    run_with(tmp_path / "run", plan, seen, PlayersPlan("processes", 1))
+    assert_same(tmp_path / "run", whole)
+    assert seen.notes[:2] == [
+        "1 process plays the episodes of `main`; its replies are sampled through the process of "
+        "the run",
+        "player 1 has died (signal 9); what it played is played again: 3 groups",
+    ]
+    processes = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes]
+    assert not [one for one in commands if b"rlc.runtime.players" in one]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +153,7 @@ def test_what_is_cancelled_is_cancelled_at_the_players(
     threads: ThreadStarter, tmp_path: Path
 ) -> None:
     class Interrupted(Observer):
-        def played(self, members: list[Rollout]) -> None:  # noqa: ARG002
+        def played(self, members: list[Rollout]) -> None:
             raise asyncio.CancelledError  # as Ctrl-C, pressed twice
 
     with pytest.raises(asyncio.CancelledError):
@@ -173,11 +183,11 @@ def test_judges_answer_through_the_process_of_the_run(
     threads: ThreadStarter, tmp_path: Path
 ) -> None:
     (tmp_path / "rows.jsonl").write_text('{"prompt": "Say e."}\n{"prompt": "Say it."}\n')
-    with scripted_judge(counts("e")) as judge:
+    with scripted_judge(lambda body, _: str(len(judged_text(body)[0]) % 10)) as judge:
         text = (
             'model policy { base = "tiny" lora_rank = 4 }\n'
             f'judge likes = rubric("Many e.", model = endpoint("{judge.url}", '
-            f'model = "{judge.model}"))\n'
+            f'model = "{judge.model}"), scale = [0, 10])\n'
             f'env essays = rows("{tmp_path}/rows.jsonl") |> judged(likes)\n'
         )
         plan = compiled(text + train(env="essays", steps="1"))
@@ -268,5 +278,3 @@ def test_a_process_that_cannot_start_is_an_error(
     monkeypatch.setattr(asyncio, "create_subprocess_exec", fails)
     with pytest.raises(RunError, match="a player does not start: no more processes"):
         asyncio.run(ProcessStarter().start())
-
-

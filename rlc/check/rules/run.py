@@ -76,11 +76,12 @@ def _players_play(view: StageView) -> None:
             advice = "`workers(threads)` and `workers(processes)` go to the players"
             label = Label(view.at(f"envs.{env.name}"), "played there")
             view.warning("RL0348", "players", message, advice, label)
-    batch, sampling = parts.get("batch"), parts.get("sampling")
-    if sampling is None or players.count is None or (batch is None and "tasks" not in parts):
+    sampling, groups = parts.get("sampling"), parts.get("tasks")
+    if groups is None and {"batch", "overlap"} <= parts.keys():
+        groups = view.batch.at_once * (1 + view.overlap.max_staleness)
+    if sampling is None or groups is None or players.count is None:
         return
     size = parts.get("samples") or max(env.rollouts.group for env in view.envs)
-    groups = parts.get("tasks") or batch.at_once * (1 + parts["overlap"].max_staleness)
     busy = players_with_work(players.count, groups, size, sampling.concurrency)
     if busy < players.count:
         message = f"{players.count:,} players, and {busy:,} of them have something to do"

@@ -310,7 +310,8 @@ class PlayerLink:
         for closed in self._closing.values():
             closed.set_result(None)
         if lost:
-            again = f"what it played is played again: {len(lost):,} of the groups under way"
+            groups = "1 group" if len(lost) == 1 else f"{len(lost):,} groups"
+            again = f"what it played is played again: {groups}"
             self.pool.note(f"player {self.number + 1} has died ({how}); {again}")
         for pending in lost.values():
             if not pending.future.done():

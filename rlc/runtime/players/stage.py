@@ -125,10 +125,12 @@ class JobPlayers:
         server = service.server if is_asked else None
         greeting = Greeting(server, server or "", waits=not isinstance(service, RemoteService))
         self._pools[key] = pool = PlayerPool(plan, count, starter, greeting, self.note)
-        kind = "actors of Ray" if plan.kind == "ray" else "processes"
-        what = f"{count:,} {kind} play the episodes of `{stage.name}`"
-        how = "" if is_asked else "; their replies are sampled through the process of the run"
-        self._say(what + how)
+        kinds = (
+            ("process", "processes") if plan.kind != "ray" else ("actor of Ray", "actors of Ray")
+        )
+        who, play, their = (kinds[0], "plays", "its") if count == 1 else (kinds[1], "play", "their")
+        how = "" if is_asked else f"; {their} replies are sampled through the process of the run"
+        self._say(f"{count:,} {who} {play} the episodes of `{stage.name}`{how}")
         return pool
 
     def _say(self, text: str) -> None:
