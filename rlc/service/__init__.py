@@ -57,7 +57,7 @@ else:
         hosted.endpoint: Endpoint KEY find_endpoint
         hosted.refusals: reported_to translate
         hosted.sdk: open_rest
-        hosted.sharing: SharedSampler SharedSamplers share_sampler
+        hosted.sharing: SharedSampler SharedSamplers share_sampler shares_samplers
         hosted.service: find_base offered_models require_reachable
         http: RefusedRequest Server TOO_LONG key_checker on_a_thread require_key require_local_host
             serving

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import define, field
 
-from rlc.catalog import busy_players, opens_elsewhere, part_of, share_of, stays, usual_players
+from rlc.catalog import busy_players, part_of, share_of, stays, usual_players
 from rlc.catalog.packages import lacking
 from rlc.envs import PlayableEnv, Responders
 from rlc.errors import first_line
@@ -27,7 +27,7 @@ from rlc.runtime.players.pool import PlayerPool, StagePlayers
 from rlc.runtime.players.starting import cores, starter_of
 from rlc.runtime.records import RunError
 from rlc.runtime.service_guard import ConcurrencyLimiter, ServiceGuard
-from rlc.service import RemoteService
+from rlc.service import RemoteService, shares_samplers
 
 HERE = PlayersPlan("here")
 
@@ -121,7 +121,7 @@ class JobPlayers:
             await starter.close()
             return pool
         service = self.guard.service
-        is_asked = isinstance(service, RemoteService) and opens_elsewhere(stage.model.service)
+        is_asked = shares_samplers(service)
         server = service.server if is_asked else None
         greeting = Greeting(server, server or "", waits=not isinstance(service, RemoteService))
         self._pools[key] = pool = PlayerPool(plan, count, starter, greeting, self.note)

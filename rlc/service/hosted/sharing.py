@@ -8,8 +8,8 @@ import pickle
 from attrs import define, field, frozen
 
 from rlc.service.hosted.clients import HostedSamplingClient, Patience
-from rlc.service.hosted.service import health
-from rlc.service.interface import SamplingClient, ServiceError
+from rlc.service.hosted.service import HostedService, health
+from rlc.service.interface import SamplingClient, ServiceClient, ServiceError
 
 
 @frozen
@@ -19,6 +19,12 @@ class SharedSampler:
 
     separate: bool
     sdk: bytes = field(repr=False)
+
+
+def shares_samplers(service: ServiceClient) -> bool:
+    """Return whether other processes can open the samplers of a service: not those of a bridge in
+    this process, nor of a provider's own package."""
+    return isinstance(service, HostedService) and service.endpoint.provider.bridge is None
 
 
 def share_sampler(client: SamplingClient) -> SharedSampler | None:
