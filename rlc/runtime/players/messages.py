@@ -13,7 +13,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import field, frozen
 
@@ -25,7 +25,9 @@ from rlc.plan import (
     TeacherPlan,
 )
 from rlc.runtime.records import Rollout, Usage
-from rlc.service import SharedSampler
+
+if TYPE_CHECKING:
+    from rlc.service import SharedSampler
 
 
 @frozen

@@ -43,7 +43,7 @@ from rlc.runtime.rollouts.groups import play_task
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task
 from rlc.runtime.service_guard import unguarded, unlimited
-from rlc.service import SamplingClient, calls_of, share_sampler
+from rlc.service import SamplingClient, calls_of
 
 TRIES = 3  # of a task: one whose players die each time has probably killed them
 _MEMORY = "signal 9 is often the machine's, for lack of memory: fewer players, or smaller steps"
@@ -257,8 +257,11 @@ class PlayerLink:
             self.send(stage.setup(self.number))
         if client not in self.clients:
             self.clients.add(client)
-            own = self.pool.greeting.server is not None
-            shared = share_sampler(unguarded(player.client)) if own else None
+            shared = None
+            if self.pool.greeting.server is not None:
+                from rlc.service import share_sampler  # which has the SDK with it
+
+                shared = share_sampler(unguarded(player.client))
             self.send(OpenClient(client, shared))
         if player.pasts:
             self.pool.pasts[client] = player.pasts

@@ -27,7 +27,7 @@ from rlc.runtime.players.pool import PlayerPool, StagePlayers
 from rlc.runtime.players.starting import cores, starter_of
 from rlc.runtime.records import RunError
 from rlc.runtime.service_guard import ConcurrencyLimiter, ServiceGuard
-from rlc.service import RemoteService, shares_samplers
+from rlc.service import RemoteService
 
 HERE = PlayersPlan("here")
 
@@ -121,7 +121,11 @@ class JobPlayers:
             await starter.close()
             return pool
         service = self.guard.service
-        is_asked = shares_samplers(service)
+        is_asked = False
+        if isinstance(service, RemoteService):
+            from rlc.service import shares_samplers  # which has the SDK with it
+
+            is_asked = shares_samplers(service)
         server = service.server if is_asked else None
         greeting = Greeting(server, server or "", waits=not isinstance(service, RemoteService))
         self._pools[key] = pool = PlayerPool(plan, count, starter, greeting, self.note)

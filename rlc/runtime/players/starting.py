@@ -21,6 +21,8 @@ from rlc.runtime.records import RunError
 CLOSE_SECONDS = 15.0  # that a player has for the end of its environments
 _START_SECONDS = 600.0  # until a cluster has room for an actor
 _TAKE_SECONDS = 10.0  # that an actor waits for a message to hand over
+# The SDK's transport would start a thread for each core in every player.
+_ONE_EACH = {"TOKIO_WORKER_THREADS": "1"}
 _RUN = "import sys; sys.path[:] = {0}; from rlc.runtime.players.process import main; main({1}, {0})"
 
 
@@ -78,6 +80,7 @@ class ProcessStarter:
             code = _RUN.format(repr(sys.path), theirs.fileno())
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", code),
+                env=_ONE_EACH | os.environ,
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
             )
@@ -97,7 +100,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-class _Actor:
+class PlayerActor:
     """The actor. Both sides of its channel are calls of the process of the run: it need not be
     reached from the cluster."""
 
@@ -227,15 +230,17 @@ class RayStarter:
 
     plan: PlayersPlan
     _room: int | None = field(default=None, init=False)
+    _joining: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     async def room(self) -> int:
-        if self._room is None:
-            demand = {"CPU": self.plan.cpus, **self.plan.resources}
-            try:
-                self._room = await asyncio.to_thread(CLUSTER.join, self.plan.address, demand)
-            except EnvError as error:
-                raise RunError(f"players: {error}", error.hint) from error
-        return self._room
+        async with self._joining:
+            if self._room is None:
+                demand = {"CPU": self.plan.cpus, **self.plan.resources}
+                try:
+                    self._room = await asyncio.to_thread(CLUSTER.join, self.plan.address, demand)
+                except EnvError as error:
+                    raise RunError(f"players: {error}", error.hint) from error
+            return self._room
 
     async def start(self) -> RayPlayer:
         import ray
@@ -243,7 +248,7 @@ class RayStarter:
         await self.room()
         # One that dies is replaced here, where it is known what it played.
         actor = (
-            ray.remote(_Actor)
+            ray.remote(PlayerActor)
             .options(max_restarts=0, num_cpus=self.plan.cpus, resources=dict(self.plan.resources))
             .remote(sys.path)
         )

@@ -11,8 +11,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import run_support
 import worker_games
-from run_support import TINY, compiled, rollouts, run_new, train
+from run_support import (
+    TINY,
+    compiled,
+    rollouts,
+    run_new,
+    train,
+    undisturbed,
+)
 from worker_games import AddingSource
 
 from rlc.chat.turns import Action, EnvError, Observation
@@ -20,7 +28,10 @@ from rlc.envs.base import TaskKey
 from rlc.envs.deadlines import Deadline, OverdueError
 from rlc.envs.workers.async_adapter import make_async
 from rlc.envs.workers.processes import RayWorkers
-from rlc.runtime.records import failure_of
+from rlc.plan.parts import PlayersPlan
+from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.records import Rollout, failure_of
+from rlc.runtime.summary import Observer
 
 pytestmark = [pytest.mark.server, pytest.mark.kill, pytest.mark.slow]
 
@@ -176,6 +187,46 @@ def test_a_run_has_the_rewards_of_a_run_in_threads(cluster: Any, tmp_path: Path)
     away = rewards(f'ray, address = "{cluster.address}"')
     assert len(away) == 12
     assert away == rewards("threads")
+
+
+@pytest.mark.engine
+def test_players_on_a_cluster_play_the_same_run(cluster: Any, tmp_path: Path) -> None:
+    """Whole episodes are played by actors; one whose process is killed loses nothing."""
+    seen = Killer()
+    job = compiled(TINY + train(env="spell", batch="groups(6, group_size = 2)", steps="2"))
+    folder = RunFolder.create(tmp_path / "run", job)
+    folder.players = PlayersPlan("ray", 2, cpus=0.5, address=cluster.address)
+    run_support.run(folder, observer=seen)
+    assert rollouts(tmp_path / "run") == rollouts(undisturbed(job))
+    assert len(seen.killed) == 2
+    assert seen.notes[0].startswith("2 actors of Ray play the episodes of `main`")
+
+
+class Killer(Observer):
+    """Kills a player as soon as the first group is played."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.killed: list[int] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def played(self, members: list[Rollout]) -> None:
+        if not self.killed:
+            names = {
+                p: Path(f"/proc/{p}/cmdline")
+                for p in map(int, filter(str.isdigit, os.listdir("/proc")))
+            }
+            self.killed = [p for p, name in names.items() if b"ray::PlayerActor" in read(name)]
+            os.kill(self.killed[0], signal.SIGKILL)
+
+
+def read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:  # it has just ended
+        return b""
 
 
 def test_a_dead_node_costs_no_episode(cluster: Any) -> None:
