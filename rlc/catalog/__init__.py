@@ -47,7 +47,7 @@ else:
         declarations: DECLARATIONS EVAL EXPECT EXPRESSION_KINDS MODEL_FIELDS OWN_LOSSES PARAM_TYPES
             STAGES SWEEP TRAINING
         environments: ChatTurns busy_players chat_history_of code_of code_of_data code_of_stage
-            comparers_of decides env_facts files_of functions_of goes_on groups_at_once history_of
+            comparers_of decides env_facts files_of functions_of goes_on history_of
             is_chat is_included is_rewarded judges_of located_files located_stages makes_text
             max_turns opens_elsewhere opponent_name own_code part_of paths_in played_as
             players_of_role players_with_work prompt_rules reward_models_of roles_of rubrics_of

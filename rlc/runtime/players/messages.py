@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Greeting:
+class FirstMessage:
     """The first message to a player. ``server`` is None where it samples through the process of the
     run. ``waits``: it has to say when all that it plays waits for answers."""
 
@@ -113,7 +113,7 @@ class CloseSetup:
 
 
 @frozen(eq=False)
-class Answer:
+class AnswerToPlayer:
     """The answer to a question of the player, or the error in its place."""
 
     number: int
@@ -121,13 +121,8 @@ class Answer:
     error: Exception | None = None
 
 
-ToPlayer = (
-    Greeting | StageSetup | CloseSetup | OpenClient | DropClient | PlayTask | CancelTask | Answer
-)
-
-
 @frozen(eq=False)
-class TaskPlayed:
+class PlayedTask:
     """The rollouts of a task with all that they used, or the error that ended it."""
 
     number: int
@@ -177,13 +172,9 @@ class AllWait:
 
 
 @frozen
-class SetupClosed:
+class ClosedSetup:
     number: int
 
-
-FromPlayer = (
-    TaskPlayed | Question | ForgetQuestion | PlayerState | PlayerNote | AllWait | SetupClosed
-)
 
 _LENGTH = 8  # bytes before a message
 

@@ -22,20 +22,20 @@ from rlc.plan import PlayersPlan
 from rlc.runtime.concurrency import cancel_all, mark_seen
 from rlc.runtime.players.messages import (
     AllWait,
-    Answer,
+    AnswerToPlayer,
     CancelTask,
+    ClosedSetup,
     CloseSetup,
     DropClient,
+    FirstMessage,
     ForgetQuestion,
-    Greeting,
     OpenClient,
+    PlayedTask,
     PlayerNote,
     PlayerState,
     PlayTask,
     Question,
-    SetupClosed,
     StageSetup,
-    TaskPlayed,
 )
 from rlc.runtime.players.starting import PlayerStarter, RunningPlayer
 from rlc.runtime.records import Rollout, RunError, Usage
@@ -58,7 +58,7 @@ class _GoneError(Exception):
 class PendingTask:
     """A task at a player; ``known`` of its usage is counted already."""
 
-    future: asyncio.Future[TaskPlayed]
+    future: asyncio.Future[PlayedTask]
     usage: Usage
     known: Usage = field(factory=Usage)
 
@@ -96,7 +96,7 @@ class PlayerPool:
     plan: PlayersPlan
     count: int
     starter: PlayerStarter
-    greeting: Greeting
+    greeting: FirstMessage
     note: Callable[[str], None]
     late: list[float] = field(factory=list, init=False)  # seconds, since the last metrics
     setups: dict[int, StagePlayers] = field(factory=dict, init=False)
@@ -322,7 +322,7 @@ class PlayerLink:
 
     def _take(self, message: Any) -> None:
         match message:
-            case TaskPlayed() if (pending := self._tasks.get(message.number)) is not None:
+            case PlayedTask() if (pending := self._tasks.get(message.number)) is not None:
                 pending.count(message.usage)
                 if not pending.future.done():
                     pending.future.set_result(message)
@@ -344,7 +344,7 @@ class PlayerLink:
                 self.pool.note(message.text)
             case AllWait() if message.heard == self._sent:
                 self._hold(False)
-            case SetupClosed() if (closed := self._closing.pop(message.number, None)) is not None:
+            case ClosedSetup() if (closed := self._closing.pop(message.number, None)) is not None:
                 closed.set_result(None)
 
     def _hold(self, held: bool) -> None:
@@ -358,9 +358,9 @@ class PlayerLink:
 
     async def _answer(self, question: Question) -> None:
         try:
-            answer = Answer(question.number, await self._found(question))
+            answer = AnswerToPlayer(question.number, await self._found(question))
         except Exception as error:
-            answer = Answer(question.number, None, error)
+            answer = AnswerToPlayer(question.number, None, error)
         self.send(answer)
 
     async def _found(self, question: Question) -> Any:

@@ -31,22 +31,22 @@ from rlc.runtime.concurrency import (
 )
 from rlc.runtime.players.messages import (
     AllWait,
-    Answer,
+    AnswerToPlayer,
     CancelTask,
     Channel,
+    ClosedSetup,
     CloseSetup,
     DropClient,
+    FirstMessage,
     ForgetQuestion,
-    Greeting,
     OpenClient,
+    PlayedTask,
     PlayerNote,
     PlayerState,
     PlayTask,
     Question,
-    SetupClosed,
     StageSetup,
     StreamChannel,
-    TaskPlayed,
 )
 from rlc.runtime.records import RunError, Usage
 from rlc.runtime.rollouts.groups import build_envs, play_task
@@ -130,7 +130,7 @@ class PlayerProcess:
     """Plays what comes over its channel until the other side is gone."""
 
     channel: Channel
-    greeting: Greeting
+    greeting: FirstMessage
     guard: ServiceGuard = field(init=False)
     _samplers: SharedSamplers | None = field(default=None, init=False)
     _setups: dict[int, asyncio.Task[OpenedSetup]] = field(factory=dict, init=False)
@@ -190,7 +190,7 @@ class PlayerProcess:
                 self._clients[message.number] = opening_client
             case PlayTask():
                 self._plays[message.number] = asyncio.create_task(self._play(message))
-            case Answer():
+            case AnswerToPlayer():
                 future = self._questions.pop(message.number, None)
                 if future is not None and not future.done():
                     if message.error is None:
@@ -240,7 +240,7 @@ class PlayerProcess:
     async def _play(self, message: PlayTask) -> None:
         number, usage, asked = message.number, Usage(), Replies()
         self._usages[number] = usage
-        played = TaskPlayed(number, [], usage, 0)
+        played = PlayedTask(number, [], usage, 0)
         try:
             opened = await asyncio.shield(self._setups[message.setup])
             client = await asyncio.shield(self._clients[message.client])
@@ -272,7 +272,7 @@ class PlayerProcess:
         try:
             self.channel.send(played)
         except Exception as error:  # an environment's facts may be anything
-            played = TaskPlayed(number, [], usage, 0, _sendable(error))
+            played = PlayedTask(number, [], usage, 0, _sendable(error))
             self.channel.send(played)
         await self.channel.drain()
 
@@ -293,7 +293,7 @@ class PlayerProcess:
     async def _close(self, number: int) -> None:
         if (opening := self._setups.pop(number, None)) is not None:
             await self._closed(opening)
-        self.channel.send(SetupClosed(number))
+        self.channel.send(ClosedSetup(number))
 
     async def _closed(self, opening: asyncio.Task[OpenedSetup]) -> None:
         await asyncio.wait([opening])

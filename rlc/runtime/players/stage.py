@@ -22,7 +22,7 @@ from rlc.plan import (
     TeacherPlan,
     is_evaluation,
 )
-from rlc.runtime.players.messages import Greeting, ReplyLimit, StageSetup
+from rlc.runtime.players.messages import FirstMessage, ReplyLimit, StageSetup
 from rlc.runtime.players.pool import PlayerPool, StagePlayers
 from rlc.runtime.players.starting import cores, starter_of
 from rlc.runtime.records import RunError
@@ -127,7 +127,7 @@ class JobPlayers:
 
             is_asked = shares_samplers(service)
         server = service.server if is_asked else None
-        greeting = Greeting(server, server or "", waits=not isinstance(service, RemoteService))
+        greeting = FirstMessage(server, server or "", waits=not isinstance(service, RemoteService))
         self._pools[key] = pool = PlayerPool(plan, count, starter, greeting, self.note)
         kinds = (
             ("process", "processes") if plan.kind != "ray" else ("actor of Ray", "actors of Ray")

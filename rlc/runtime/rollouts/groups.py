@@ -277,14 +277,14 @@ class _RoleSource:
         """Do nothing: the source is closed with its environment."""
 
 
-PlayTask = Callable[[Player, Task], Awaitable[list[Rollout]]]
+TaskPlayer = Callable[[Player, Task], Awaitable[list[Rollout]]]
 
 
 async def play_group(
     player: Player,
     on_group: Callable[[list[Rollout]], None],
     task: Task,
-    play: PlayTask = play_task,
+    play: TaskPlayer = play_task,
 ) -> list[Rollout]:
     """Play a task; return its members, after ``on_group`` has had them. ``play`` is what plays it:
     this process, or one of several players."""
@@ -297,7 +297,7 @@ async def play_groups(
     player: Player,
     tasks: Iterable[Task],
     on_group: Callable[[list[Rollout]], None],
-    play: PlayTask = play_task,
+    play: TaskPlayer = play_task,
 ) -> list[list[Rollout]]:
     """Play tasks concurrently, each as :func:`play_group` does."""
     return await all_of(play_group(player, on_group, task, play) for task in tasks)

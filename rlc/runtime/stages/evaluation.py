@@ -28,7 +28,7 @@ from rlc.runtime.journal.metrics import (
 from rlc.runtime.players.stage import JobPlayers
 from rlc.runtime.records import Rollout, Usage, grouped
 from rlc.runtime.rollouts.groups import (
-    PlayTask,
+    TaskPlayer,
     build_envs,
     play_groups,
     play_task,
@@ -223,7 +223,7 @@ class EvaluationRunner:
         envs: Mapping[str, PlayableEnv],
         client: SamplingClient,
         usage: Usage,
-        play: PlayTask = play_task,
+        play: TaskPlayer = play_task,
     ) -> list[Rollout]:
         """Return all samples of all tasks, with the same random streams for all weights."""
         if (most := plan.sampling.concurrency) is not None:
