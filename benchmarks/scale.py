@@ -108,9 +108,15 @@ class Steps(Observer):
     late: list[float] = field(factory=list)  # of the players' event loops, p99 of each step
     memory: int = 0  # the most of a player, bytes
 
+    def stage_started(self, stage: Any, done: int, values: Any) -> None:  # noqa: ARG002
+        self.look()
+
     def step(self, step: int, metrics: Any) -> None:  # noqa: ARG002
-        self.at.append(time.perf_counter())
+        self.look()
         self.late.append(metrics.get("time/players_late", 0.0))
+
+    def look(self) -> None:
+        self.at.append(time.perf_counter())
         spent = Counter(spent_by(os.getpid(), "run"))
         for pid in players_of(os.getpid()):
             spent.update(spent_by(pid, "players"))
@@ -217,14 +223,16 @@ def measure(workers: str, options: argparse.Namespace) -> Row:
     events = [json.loads(line) for line in lines]
     asked = [event["at"] for event in events if event["kind"] == "sample"]
     served = [event["processor"] for event in events if event["kind"] == "update"]
-    first, last = seen.processor[0], seen.processor[-1]
+    start = min(1, steps - 1)  # what starts things up is left out, unless it is all
+    first, last = seen.processor[start], seen.processor[-1]
     took = {who: spent - first.get(who, 0.0) for who, spent in last.items()}
-    took["server"] = 0.0 if inside else served[-1] - served[0]
-    replies = rollouts * TURNS * (steps - 1)
-    bound = np.mean([bound_of(step, count, rollouts, sample) for step in range(1, steps)])
+    took["server"] = 0.0 if inside else served[-1] - (served[0] if start else 0.0)
+    counted = range(start, steps)
+    replies = rollouts * TURNS * len(counted)
+    bound = np.mean([bound_of(step, count, rollouts, sample) for step in counted])
     return Row(
         f"{workers}({count}), {players}",
-        (seen.at[-1] - seen.at[0]) / (steps - 1),
+        (seen.at[-1] - seen.at[start]) / len(counted),
         float(bound),
         most_at_once(asked, sample),
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -274,7 +282,7 @@ def main() -> None:
         f"{row.workers:14} {row.wall:6.2f} s a step, {row.wall / row.bound:.2f} of what it must "
         f"take; {row.in_flight:,} in flight; {row.memory / 2**20:,.0f} MiB; event loop late by "
         f"{np.percentile(row.late, 99) * 1000:.0f} ms (p99), {max(row.late) * 1000:.0f} ms at "
-        f"most, players' by {max(row.players_late[1:]) * 1000:.0f} ms (p99), "
+        f"most, players' by {max(row.players_late) * 1000:.0f} ms (p99), "
         f"{row.players_memory / 2**20:,.0f} MiB a player; longest callback "
         f"{longest * 1000:.0f} ms of the processor; the processor, a reply: "
         + ", ".join(f"{who} {spent * 1000:.2f} ms" for who, spent in row.processor.items()),

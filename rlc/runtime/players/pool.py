@@ -11,6 +11,7 @@ import itertools
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -37,7 +38,7 @@ from rlc.runtime.players.messages import (
     Question,
     StageSetup,
 )
-from rlc.runtime.players.starting import PlayerStarter, RunningPlayer
+from rlc.runtime.players.starting import CLOSE_SECONDS, PlayerStarter, RunningPlayer
 from rlc.runtime.records import Rollout, RunError, Usage
 from rlc.runtime.rollouts.groups import play_task
 from rlc.runtime.rollouts.player import Player
@@ -201,9 +202,12 @@ class PlayerSlot:
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> PlayerLink:
-        link = PlayerLink(self.pool, self.number, await self.pool.starter.start())
+        try:
+            link = PlayerLink(self.pool, self.number, await self.pool.starter.start())
+        finally:
+            self._opening = None
         link.begin(self._ended)
-        self.link, self._opening = link, None
+        self.link = link
         return link
 
     def _ended(self) -> None:
@@ -232,6 +236,7 @@ class PlayerLink:
     _next: Any = field(factory=itertools.count, init=False)
     _metrics: Counter[str] = field(factory=Counter, init=False)
     _sent: int = field(default=0, init=False)
+    _gone: bool = field(default=False, init=False)
     _held: bool = field(default=False, init=False)  # a wave of requests waits for the player
     _reading: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -240,9 +245,11 @@ class PlayerLink:
         self._reading = asyncio.create_task(self._read(ended))
 
     def send(self, message: Any) -> None:
-        self.running.channel.send(message)
-        self._sent += 1
-        self._hold(self.pool.greeting.waits)
+        """Send a message, unless the player is gone."""
+        if not self._gone:
+            self.running.channel.send(message)
+            self._sent += 1
+            self._hold(self.pool.greeting.waits)
 
     def take_metrics(self) -> Mapping[str, float]:
         """Return what the limiter says; what it counts, since the last call."""
@@ -273,8 +280,7 @@ class PlayerLink:
             self.send(PlayTask(number, stage.number, client, name, *identity, *more))
             played = await pending.future
         except asyncio.CancelledError:
-            if self._tasks:  # else it has died
-                self.send(CancelTask(number))
+            self.send(CancelTask(number))
             raise
         finally:
             self._tasks.pop(number, None)
@@ -289,12 +295,16 @@ class PlayerLink:
             self._setups.discard(number)
             self._closing[number] = closed = asyncio.get_running_loop().create_future()
             self.send(CloseSetup(number))
-            await closed
+            with suppress(TimeoutError):  # one that hangs is ended with the run
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await closed
+            self._closing.pop(number, None)
 
     async def close(self) -> None:
         """End the player."""
         if self._reading is not None:
             await cancel_all([self._reading])
+        self._gone = True
         self._hold(False)
         await cancel_all(self._answering.values())
         await self.running.end()
@@ -305,13 +315,15 @@ class PlayerLink:
                 self._take(await self.running.channel.receive())
         except EOFError:
             ended()
+        self._gone = True
         self._hold(False)
         await cancel_all(self._answering.values())
         lost = dict(self._tasks)
         self._tasks.clear()
         how = await self.running.end()
         for closed in self._closing.values():
-            closed.set_result(None)
+            if not closed.done():
+                closed.set_result(None)
         if lost:
             groups = "1 group" if len(lost) == 1 else f"{len(lost):,} groups"
             again = f"what it played is played again: {groups}"
@@ -344,8 +356,9 @@ class PlayerLink:
                 self.pool.note(message.text)
             case AllWait() if message.heard == self._sent:
                 self._hold(False)
-            case ClosedSetup() if (closed := self._closing.pop(message.number, None)) is not None:
-                closed.set_result(None)
+            case ClosedSetup() if (closed := self._closing.get(message.number)) is not None:
+                if not closed.done():
+                    closed.set_result(None)
 
     def _hold(self, held: bool) -> None:
         """Let a service that answers in waves wait for the requests of this player, or not."""

@@ -6,11 +6,11 @@ import asyncio
 import itertools
 import os
 import pickle
-import signal
 import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -356,15 +356,12 @@ def _sendable(error: Exception) -> Exception:
 
 async def serve(channel: Channel) -> None:
     """Play until the process of the run is gone."""
-    greeting = await channel.receive()
-    await PlayerProcess(channel, greeting).run()
+    with suppress(EOFError):  # at once, if it is
+        await PlayerProcess(channel, await channel.receive()).run()
 
 
-def main(handle: int, paths: Sequence[str]) -> None:
+def main(handle: int) -> None:
     """Run a player of this machine, whose channel is the socket ``handle``; the process ends."""
-    sys.path[:] = paths
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)  # the run ends its players
 
     async def play() -> None:
         reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=handle))

@@ -24,7 +24,7 @@ from rlc.plan import (
 )
 from rlc.runtime.players.messages import FirstMessage, ReplyLimit, StageSetup
 from rlc.runtime.players.pool import PlayerPool, StagePlayers
-from rlc.runtime.players.starting import cores, starter_of
+from rlc.runtime.players.starting import room_here, starter_of
 from rlc.runtime.records import RunError
 from rlc.runtime.service_guard import ConcurrencyLimiter, ServiceGuard
 from rlc.service import RemoteService
@@ -61,7 +61,7 @@ class JobPlayers:
     ) -> StagePlayers | None:
         """Return the players of a stage; None if this process plays it. ``own``: most replies of
         the stage at once, besides the limit of the service. Raise RunError without a player."""
-        plan = self.chosen or _planned(stage) or usual_players(stage, cores())
+        plan = self.chosen or _planned(stage) or usual_players(stage, room_here())
         if plan.kind == HERE.kind:
             return None
         here = {name: why for name, env in envs.items() if (why := stays(env.plan)) is not None}
@@ -85,7 +85,7 @@ class JobPlayers:
             return StageSetup(
                 number,
                 self.recipe,
-                tuple(part_of(env, player, count, cores()) for env in sent),
+                tuple(part_of(env, player, count, room_here()) for env in sent),
                 stage.model.renderer,
                 packed,
                 teachers,

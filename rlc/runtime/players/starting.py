@@ -23,7 +23,14 @@ _START_SECONDS = 600.0  # until a cluster has room for an actor
 _TAKE_SECONDS = 10.0  # that an actor waits for a message to hand over
 # The SDK's transport would start a thread for each core in every player.
 _ONE_EACH = {"TOKIO_WORKER_THREADS": "1"}
-_RUN = "import sys; sys.path[:] = {0}; from rlc.runtime.players.process import main; main({1}, {0})"
+# Ctrl-C is for the run, which ends its players, whenever it is pressed.
+_RUN = """import signal, sys
+for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(name, signal.SIG_IGN)
+sys.path[:] = {0}
+from rlc.runtime.players.process import main
+main({1})
+"""
 
 
 class RunningPlayer(Protocol):
@@ -58,7 +65,7 @@ class LocalPlayer:
     process: asyncio.subprocess.Process
 
     async def end(self) -> str:
-        await self.channel.close()
+        self.channel.writer.close()
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 status = await self.process.wait()
@@ -66,12 +73,13 @@ class LocalPlayer:
             with suppress(ProcessLookupError):
                 self.process.kill()
             status = await self.process.wait()
+        self.channel.writer.transport.abort()  # nobody reads what was not sent
         return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
 class ProcessStarter:
     async def room(self) -> int:
-        return cores()
+        return room_here()
 
     async def start(self) -> LocalPlayer:
         # Not a fork, since the program has threads, and not its main script again.
@@ -95,9 +103,15 @@ class ProcessStarter:
         """Do nothing: processes have nothing in common."""
 
 
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+_OF_A_PLAYER = 2**30  # bytes: half is its own, and as much is left to others
+
+
+def room_here() -> int:
+    """Return how many players this machine has room for: one for each core that this process may
+    use, as far as memory goes."""
+    own = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(own, memory // _OF_A_PLAYER))
 
 
 class PlayerActor:
