@@ -70,8 +70,8 @@ else:
             reread_providers service_of stage_limits
         records: Args Builtin Declaration LossTraits MODEL_FOLDER Param PreferenceTraits REQUIRED
             SCALARS Signature WatchedMetric
-        saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS SavedWeights WeightsError
-            find_weights is_run_weights layer_kind model_of shown_turns weights_folder
+        saved_weights: ADAPTER_CONFIG ADAPTER_PREFIX ADAPTER_WEIGHTS STATE_HEADER SavedWeights
+            WeightsError find_weights is_run_weights layer_kind model_of shown_turns weights_folder
         schema: plan_schema
         settings: TableError how_old is_stale keep_table model_at project_file published_models
             settings_of stated_models stated_price table_file

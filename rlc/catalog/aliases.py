@@ -25,7 +25,7 @@ _PARAMS = {
     "model.base": "model_name model_name_or_path base_model model_path pretrained pretrain "
     "hf_model model_id",
     "model.lora_rank": "rank r lora_r lora_dim",
-    "model.weights": "load_checkpoint_path init_from adapter checkpoint_path",
+    "model.weights": "load_checkpoint_path init_from adapter checkpoint_path with_optimizer",
     "model.renderer": "renderer_name chat_template",
     "model.service": "provider backend",
     "sft.data": "dataset train_dataset train_data",

@@ -14,6 +14,7 @@ from rlc.catalog.builtins.training import (
     DEFAULT_GIVE_UP,
     DEFAULT_OVERLAP,
     DEFAULT_SAVE,
+    SAVED_STATE,
 )
 from rlc.catalog.facts import model_names, renderer_names
 from rlc.catalog.index import KINDS
@@ -34,8 +35,6 @@ from rlc.plan import RUN_WEIGHTS, MetricPlan
 if TYPE_CHECKING:
     from rlc.algo import Kind as ExpressionKind
 
-# Paths of states of other services than Tinker, whose have a form of their own.
-_OTHER_STATES = r"(?!tinker|local|https?)[a-z][a-z0-9+.-]*://.+"
 _MODEL = Param("model", "model", "what is trained: a model, or an earlier stage's")
 _STEPS = count("steps", "number of updates", None)
 _EPOCHS = count("epochs", "how often all tasks are gone through, instead of `steps`", None)
@@ -182,12 +181,11 @@ MODEL_FIELDS = (
         "weights",
         "string",
         "what to start from: an earlier run (its best or last state, or `runs/x@main:20`), an "
-        "adapter of PEFT in a folder, a state that Tinker keeps; none: a fresh adapter",
-        form=(rf"tinker://.+/weights/.+|{_OTHER_STATES}|{RUN_WEIGHTS}", "runs/NAME@main:20"),
+        "adapter of PEFT in a folder, a state that Tinker keeps; `state(…)` of any of these but an "
+        "adapter also goes on with its optimiser; none: a fresh adapter",
+        form=SAVED_STATE,
         file=RUN_WEIGHTS,
-    ),
-    Param(
-        "with_optimizer", "bool", "start with the optimiser's state that was saved with them", False
+        also="state",
     ),
     text(
         "renderer",

@@ -107,6 +107,7 @@ KINDS = {
             "reverse_kl(big)",
             several="{ maths = reverse_kl(big), code = reverse_kl(coder) }",
         ),
+        Kind("state", "a state with its optimiser", 'state("runs/x")', apart=True, nameable=False),
         Kind("optimizer", "an optimizer", "adam(1e-4)"),
         Kind("rate", "a recommended learning rate", "recommended_rate(0.1)", nameable=False),
         Kind("schedule", "a learning-rate schedule", "cosine(warmup = 10)"),

@@ -1,5 +1,6 @@
-"""Weights to start from: what an earlier run has left, an adapter of PEFT in a folder, or a state
-that Tinker keeps; found by the names that recipes and people give them."""
+"""Weights to start from: what an earlier run has left, a file of the embedded engine's, an adapter
+of PEFT in a folder, or a state that Tinker keeps; found by the names that recipes and people give
+them."""
 
 from __future__ import annotations
 
@@ -37,6 +38,7 @@ ADAPTER_PREFIX = "base_model.model."  # of each layer: PEFT wraps a model twice
 _TINY = Path(TINY_TOKENIZER).parts[-4:-1]  # of its folder
 _LOCAL_STATE = re.compile(r"local://([^/]+)/([^/]+)/([^/]+)")
 _MOST_HEADER = 100_000_000  # bytes
+STATE_HEADER = "rlc"  # the key in the header of a file of the embedded engine's, of its description
 
 
 class WeightsError(Error):
@@ -49,7 +51,7 @@ class SavedWeights:
 
     Attributes:
         exactly: what follows the folder in the name of exactly these: ``@main:20``; empty for an
-            adapter of PEFT.
+            adapter of PEFT or a file.
         place: what the service loads: a ``tinker://`` path, or a file or folder of this machine.
         base: the model that they belong to; None if that is not known.
         rank: of the adapter.
@@ -59,6 +61,7 @@ class SavedWeights:
         turns: what its prompts showed of earlier turns; None if that is not known.
         chosen: why they were chosen, if the name left that open: "the best of `main`".
         asked: what followed the folder in the name that they were found by: ``@main:best``.
+        has_optimizer: whether the state of an optimiser was saved with them.
     """
 
     exactly: str
@@ -71,6 +74,12 @@ class SavedWeights:
     turns: ChatTurns | None = None
     chosen: str = ""
     asked: str = field(default="", eq=False)
+    has_optimizer: bool = False
+
+    @property
+    def is_adapter(self) -> bool:
+        """Whether they are an adapter of PEFT, in a folder, and no state of the service's own."""
+        return os.path.isdir(self.place)
 
     def exact_name(self, name: str) -> str:
         """Return the name that stands for exactly these, of one that they were found by."""
@@ -90,8 +99,9 @@ def weights_folder(name: str) -> str:
 
 def find_weights(name: str) -> SavedWeights:
     """Return the weights that a name stands for: a run's folder, with ``@main``, ``@main:20``,
-    ``@main:best`` or ``@main:last`` behind it, or the folder of an adapter of PEFT. Its best state
-    is that of a stage with ``save = every(…, best = true)``; of others the last one is taken.
+    ``@main:best`` or ``@main:last`` behind it, the folder of an adapter of PEFT, or a file that the
+    embedded engine has saved. The best state of a run is that of a stage with ``save = every(…,
+    best = true)``; of others the last one is taken.
 
     Raise WeightsError if they are not there, have expired, or cannot be read.
     """
@@ -101,6 +111,8 @@ def find_weights(name: str) -> SavedWeights:
     folder, stage, which = found.groups()
     if stage is not None and os.path.isdir(name):  # a folder with such a name
         folder, stage, which = name, None, None
+    if os.path.isfile(name):
+        return _of_file(Path(name))
     path = Path(folder)
     if (path / JOURNAL_FILE).is_file():
         return evolve(_of_run(path, folder, stage, which), asked=name.removeprefix(folder))
@@ -176,7 +188,7 @@ def _of_run(path: Path, folder: str, name: str | None, which: str | None) -> Sav
     kept = [goes_on(env, one.model.renderer) for env, one in played]
     turns: ChatTurns | None = ("template" if kept[-1] is False else "sampled") if kept else None
     of_model = model.lora_rank, trains, model.service, model.renderer
-    return SavedWeights(exactly, state, base, *of_model, turns, chosen)
+    return SavedWeights(exactly, state, base, *of_model, turns, chosen, has_optimizer=True)
 
 
 def _stage(
@@ -194,6 +206,25 @@ def _stage(
         raise WeightsError(f"{whose} has left no state yet: no step of it is saved")
     listed = ", ".join(f"`{stage.name}`" for stage in trained) or "none"
     raise WeightsError(f"{folder} has no training stage `{name}`", f"it has {listed}")
+
+
+def _of_file(path: Path) -> SavedWeights:
+    """Return the weights in a file that the embedded engine has saved, by its header."""
+    try:
+        said = _header(path).get("__metadata__", {})[STATE_HEADER]
+        about = json.loads(said)["description"]
+        lora, expires = about["lora"], about["expires_at"]
+        trains = {part: bool(lora[part]) for part in ("train_mlp", "train_attn", "train_unembed")}
+        base, rank = str(about["base_model"]), int(lora["rank"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        advice = "a run's is named by its folder, for example runs/x"
+        raise WeightsError(
+            f"{path} is no state that the embedded engine has saved", advice
+        ) from error
+    if expires is not None and expires < time.time():
+        raise WeightsError(f"{path} has expired")
+    has_optimizer = about["optimizer_steps"] is not None
+    return SavedWeights("", str(path), base, rank, trains, LOCAL, has_optimizer=has_optimizer)
 
 
 def _of_adapter(path: Path) -> SavedWeights:
@@ -236,13 +267,21 @@ def layer_kind(name: str) -> str:
 
 def _layers(file: Path) -> set[str]:
     """Return the layers in the header of an adapter's file. Raise ValueError if it has none."""
-    with file.open("rb") as opened:
-        size = int.from_bytes(opened.read(8), "little")
-        if not 0 < size < _MOST_HEADER:
-            raise ValueError(f"{file} is no safetensors file")
-        header = json.loads(opened.read(size))
+    header = _header(file)
     form = rf"{re.escape(ADAPTER_PREFIX)}(.+)\.lora_[AB]\.weight"
     named = (re.fullmatch(form, key) for key in header)
     if not (found := {match[1] for match in named if match}):
         raise ValueError(f"{file} has no layers of LoRA")
     return found
+
+
+def _header(file: Path) -> dict[str, Any]:
+    """Return the header of a safetensors file. Raise ValueError if it is none."""
+    with file.open("rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        if not 0 < size < _MOST_HEADER:
+            raise ValueError(f"{file} is no safetensors file")
+        header = json.loads(opened.read(size))
+    if not isinstance(header, dict):
+        raise ValueError(f"{file} is no safetensors file")
+    return header

@@ -28,7 +28,7 @@ else:
         notes: AXIS Annotations Annotator Arguments EXPRESSION KEYS_ARE_NAMES MEASURE Note Role
             STAGE_OF_SWEEP WrittenDefault field_of fields_of
         rules: check_plan
-        rules.run: report_budgets report_evaluations report_services
+        rules.run: report_budgets report_evaluations report_services report_states
         scalars: WORD bounds
         scope: NAMEABLE NamedDecl is_made known_values
         stages: CheckedStage TAKEN

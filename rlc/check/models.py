@@ -164,14 +164,14 @@ def _has_weights(name: str) -> bool:
 def _weights(values: dict[str, Value], service: Value, recipe: str, found: Diagnostics) -> bool:
     """Give the weights their exact name. What the model leaves open is theirs, and what it says has
     to be. Return False after a report."""
-    given, optimizer = values["weights"], values.get("with_optimizer")
-    if optimizer is not None and not optimizer.data:
-        optimizer = None  # it starts anew
-    if given.data is None and optimizer is not None:
-        message = "`with_optimizer` counts with `weights`, and there are none"
-        found.error("RL0312", optimizer.span, message, "say what to start from: `weights = …`")
+    given = values["weights"]
+    with_optimizer = given.type == "state"
+    origin = given.span if with_optimizer else "default of model"
+    flag = values["with_optimizer"] = Value("bool", with_optimizer, given.span, origin)
+    if with_optimizer:  # what `state()` is given
+        given = values["weights"] = given.data
     if given.data is None:
-        return optimizer is None
+        return True
     from rlc.catalog import WeightsError, find_weights, is_run_weights
 
     if not is_run_weights(given.data):
@@ -193,15 +193,18 @@ def _weights(values: dict[str, Value], service: Value, recipe: str, found: Diagn
         message += f"`{service.data}`"
         found.error("RL0306", given.span, message, "a state stays on the service that saved it")
         return False
-    if weights.base is not None and not _same_model(weights.base, own, bool(weights.exactly)):
+    if weights.base is not None and not _same_model(weights.base, own, not weights.is_adapter):
         message = f'the weights are of "{weights.base}", and this model is "{base.data}"'
         advice = "an adapter fits the model that it was trained on"
         found.error("RL0331", base.span, message, advice, label)
         return False
     theirs, complete = {"lora_rank": weights.rank, **weights.trains}, True
-    if optimizer is not None and not weights.exactly:
+    if with_optimizer and not weights.has_optimizer:
         message = "an adapter of PEFT has no state of an optimiser"
-        found.error("RL0331", optimizer.span, message, "leave `with_optimizer` out", label)
+        if not weights.is_adapter:
+            message = "these weights were saved for sampling, without the state of an optimiser"
+        advice = f"start with a fresh one: `weights = {given.span.text}`"
+        found.error("RL0331", flag.span, message, advice)
         complete = False
     for name, data in theirs.items():
         value = values[name]

@@ -26,6 +26,7 @@ from rlc.lang.syntax import parse_field
 from rlc.records import evolve
 
 _BARE = re.compile(r"[\w./:@~-]+")  # a text without its quotes
+_STATE = re.compile(r"""state\(\s*".*"\s*\)""")
 WEIGHTS = "--weights"  # an override of its own, which stands for the weights of a model
 
 
@@ -47,7 +48,8 @@ def apply_overrides(
                 message = "no stage of this recipe trains a model that it declares by a name"
                 found.error("RL0106", Span(source, 0, len(value)), message)
                 continue
-            source = Source(WEIGHTS, f"{model}.weights = {json.dumps(value)}", folder)
+            value = value if _STATE.fullmatch(value.strip()) else json.dumps(value)
+            source = Source(WEIGHTS, f"{model}.weights = {value}", folder)
         found.report_keys(source)
         override, wrong = parse_field(source)
         if any(item.severity == "error" for item in wrong) and _BARE.fullmatch(value.strip()):

@@ -7,7 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rlc.check import CheckedStage, report_budgets, report_evaluations, report_services
+from rlc.check import (
+    CheckedStage,
+    report_budgets,
+    report_evaluations,
+    report_services,
+    report_states,
+)
 from rlc.check.analyse import Analysis, analyse, report_no_stage
 from rlc.lang import Diagnostics, Read, Source, Span, read_source, resolve_imports
 from rlc.lang.syntax import parse
@@ -170,6 +176,7 @@ def _checked(
         report_services(stages, found)
     else:
         stages = _on_service(stages, service, source.name)
+    report_states(stages, found)
     report_budgets(stages, source.name, found)
     report_evaluations(stages, source.name, found)
     if analysis.expectations:

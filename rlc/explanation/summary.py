@@ -152,7 +152,8 @@ def _model(model: ModelPlan, after: str | None) -> str:
     """Return a model, and what its weights are from: ``tiny (LoRA of rank 8), from warmup``."""
     base = f"{model.base} (LoRA of rank {model.lora_rank})"
     start = after or model.weights
-    return base if start is None else f"{base}, from {start},"
+    goes_on = " with its optimiser" if after is None and model.with_optimizer else ""
+    return base if start is None else f"{base}, from {start}{goes_on},"
 
 
 def _environments(envs: Sequence[EnvPlan]) -> str:

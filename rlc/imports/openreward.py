@@ -44,8 +44,8 @@ def recipe(settings: Settings) -> str:
 def _model(settings: Settings) -> list[RecipeLine]:
     base, lines = settings["model_name"], list[RecipeLine]()
     if (resume := settings["resume_from"]) is not None:
-        lines.append(write.weights_line(base, resume, "the trainer starts its steps anew"))
-        lines.append(RecipeLine("with_optimizer", "true"))
+        remark = "the trainer starts its steps anew"
+        lines.append(write.weights_line(base, resume, remark, with_optimizer=True))
     if not settings["thinking"] and (quiet := write.quiet_renderer(base)):
         lines.append(RecipeLine("renderer", quiet, "thinking: false"))
     return lines

@@ -148,12 +148,15 @@ def quiet_renderer(base: str) -> str | None:
     return next((name for name in renderers if "disable_thinking" in name), None)
 
 
-def weights_line(base: str, path: str, comment: str = "") -> RecipeLine:
+def weights_line(
+    base: str, path: str, comment: str = "", with_optimizer: bool = False
+) -> RecipeLine:
     """Write ``weights``, a saved state to start from; those of a retired model fit no other."""
     if find_retired(base):
         foreign = f'a state of "{base}", which fits no other model'
         comment = remarks(comment, f"{foreign}: remove it, or give one that fits")
-    return RecipeLine("weights", literal(path), comment)
+    value = f"state({literal(path)})" if with_optimizer else literal(path)
+    return RecipeLine("weights", value, comment)
 
 
 FULL = "all weights are trained there; here an adapter is, which takes about ten times the rate"

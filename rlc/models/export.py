@@ -82,7 +82,7 @@ def export_model(
 
 def _local_adapter(found: SavedWeights, model: ModelPlan, folder: Path) -> None:
     """Write an adapter of the embedded engine in PEFT's form, or copy one that has it."""
-    if not found.exactly:
+    if found.is_adapter:
         for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
             shutil.copyfile(Path(found.place) / name, folder / name)
         return

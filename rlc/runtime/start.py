@@ -38,7 +38,7 @@ from rlc.runtime.journal.folder import RunFolder, command
 from rlc.runtime.journal.runs import NOTHING_LEARNT
 from rlc.runtime.records import RunError
 from rlc.runtime.summary import Observer, Summary
-from rlc.service import ServiceClient, connect_service, require_service
+from rlc.service import ServiceClient, connect_service, require_service, require_states
 
 
 def require_runnable(plan: Plan) -> None:
@@ -208,6 +208,7 @@ def open_run(plan: Plan, run_dir: Path | None = None, base_url: str | None = Non
     """Create a run folder. Raise RunError or ServiceError if the plan cannot be run."""
     require_runnable(plan)
     require_service(plan, base_url)
+    require_states(plan, base_url)
     return RunFolder.create(run_dir, plan)
 
 

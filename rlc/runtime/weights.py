@@ -191,12 +191,23 @@ async def open_weights(
         if stage.trains:
             note(f"{stage.name} goes on from the weights of {stage.after}, with a fresh optimiser")
         return await _restore(folder, stage.after, load_weights)
+    return await fresh_weights(service, folder.plan.seed, stage, metadata)
+
+
+async def fresh_weights(
+    service: ServiceClient,
+    seed: int,
+    stage: StagePlan,
+    metadata: dict[str, str] | None = None,
+) -> TrainingClient:
+    """Return the weights that the model of a stage names, or new ones, under the seed of a run."""
+    model = stage.model
     if model.weights is not None:
         return await open_saved(service, model, metadata, stage.trains and model.with_optimizer)
     return await service.create_lora_training_client(
         model.base,
         rank=model.lora_rank,
-        seed=derive_seed(folder.plan.seed, "lora", model.name) % 2**31,
+        seed=derive_seed(seed, "lora", model.name) % 2**31,
         train_mlp=model.train_mlp,
         train_attn=model.train_attn,
         train_unembed=model.train_unembed,
@@ -215,7 +226,7 @@ async def open_saved(
     assert name is not None
     if is_run_weights(name):
         found = await in_thread(find_weights, name)
-        if not found.exactly:
+        if found.is_adapter:
             adapter = service.create_training_client_from_adapter
             return await adapter(found.place, model.base, user_metadata=metadata)
         name = found.place

@@ -52,7 +52,7 @@ else:
         gradients: Conversation Findings Fresh OptimStep Pass Request Sample Snapshot
             find_ruler gradient_sums loss_gradient older_sampler step_sizes trained_logprobs
         hosted.connect: connect_service open_service require_packages require_service
-            smaller_contexts
+            require_states smaller_contexts
         hosted.clients: Patience
         hosted.endpoint: Endpoint KEY find_endpoint
         hosted.refusals: reported_to translate

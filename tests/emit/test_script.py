@@ -226,12 +226,13 @@ def test_literals_mean_what_they_were(value: object) -> None:
     assert ast.literal_eval(literal(value)) == plain(value)
 
 
-@pytest.mark.parametrize("own", ["", " with_optimizer = true"])
-def test_a_script_starts_with_the_state_of_the_optimiser_where_that_is_said(own: str) -> None:
-    saved = f'weights = "tinker://a/weights/b"{own}'
+@pytest.mark.parametrize("own", [False, True])
+def test_a_script_starts_with_the_state_of_the_optimiser_where_that_is_said(own: bool) -> None:
+    path = '"tinker://a/weights/b"'
+    saved = f"weights = {f'state({path})' if own else path}"
     model = f'model other {{ base = "Qwen/Qwen3-8B" renderer = qwen3_instruct {saved} }}\n'
     made = script(plan_of(model + PLAIN.replace("= policy", "= other")))
-    assert f"from_state{'_with_optimizer' * bool(own)}(MODEL)" in made
+    assert f"from_state{'_with_optimizer' * own}(MODEL)" in made
 
 
 @pytest.mark.engine

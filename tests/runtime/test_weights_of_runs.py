@@ -45,7 +45,7 @@ def test_the_state_of_the_optimiser_comes_along_where_that_is_said(
 ) -> None:
     text = other(str(first), train(**FAST))
     fresh = run_new(tmp_path / "b", compiled(text))
-    said = compiled(text.replace("weights =", "with_optimizer = true\n  weights ="))
+    said = compiled(text.replace(f'"{first}"', f'state("{first}")'))
     kept = run_new(tmp_path / "c", said)
     assert kept.stages[0].values[0] == fresh.stages[0].values[0]  # the same weights
     assert kept.stages[0].values[1] != fresh.stages[0].values[1]  # moved by another update

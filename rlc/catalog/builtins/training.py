@@ -19,6 +19,7 @@ from rlc.catalog.records import (
 )
 from rlc.plan import (
     LONGEST_TTL,
+    RUN_WEIGHTS,
     SHORTEST_TTL,
     AdamPlan,
     BatchPlan,
@@ -143,7 +144,26 @@ _PRICES_OF = {
 }
 PRICES = tuple(_PRICES_OF)
 
+# A state that Tinker keeps, one of another service, whose paths have a form of their own, or one of
+# this machine; and an example.
+_OTHER_STATES = r"(?!tinker|local|https?)[a-z][a-z0-9+.-]*://.+"
+SAVED_STATE = (rf"tinker://.+/weights/.+|{_OTHER_STATES}|{RUN_WEIGHTS}", "runs/NAME@main:20")
+
 SETTINGS = (
+    builtin(
+        "state",
+        "state",
+        "saved weights with the state of their optimiser, so that training goes on as it would "
+        "have: what an earlier run has left, a file of its checkpoints, or what a service keeps",
+        lambda args: args.path,
+        text(
+            "path",
+            "a run (its best or last state, or `runs/x@main:20`), a file, a `tinker://` path",
+            form=SAVED_STATE,
+            file=RUN_WEIGHTS,
+        ),
+        example='base = "Qwen/Qwen3-8B"\nweights = state("tinker://run-id/weights/000050")',
+    ),
     builtin(
         "price",
         "price",

@@ -280,6 +280,20 @@ def report_services(stages: Sequence[CheckedStage], found: Diagnostics) -> None:
             return
 
 
+def report_states(stages: Sequence[CheckedStage], found: Diagnostics) -> None:
+    """Refuse a state with its optimiser of a model that no stage trains from there."""
+    trained = {
+        plan.model.name for plan in (one.plan() for one in stages) if plan.trains and not plan.after
+    }
+    for stage in stages:
+        model = stage.parts["model"]
+        if model.with_optimizer and model.name not in trained:
+            message = f"`{model.name}` goes on with the state of its optimiser, and is not trained"
+            advice = f'name its weights alone: `weights = "{model.weights}"`'
+            found.error("RL0870", stage.origins.at("model.weights"), message, advice)
+            trained.add(model.name)
+
+
 def report_evaluations(stages: Sequence[CheckedStage], recipe: str, found: Diagnostics) -> None:
     """Warn where what is evaluated on the way costs more than what it is on the way of."""
     plans: tuple[StagePlan, ...] = tuple(stage.plan() for stage in stages)

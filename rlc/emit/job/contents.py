@@ -170,7 +170,12 @@ class Contents:
                 stage = here.rpartition(":")[0] or here
                 places += [self._place(Path(one)) for one in (file_part(here), stage)]
             for place in dict.fromkeys(places):
-                _write_adapter(evolve(model, weights=here), job / place)
+                target = job / place
+                if not model.with_optimizer:
+                    _write_adapter(evolve(model, weights=here), target)
+                elif not target.exists():  # an adapter has no optimiser
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(find_weights(here).place, target)
 
     def moved(self, plan: Plan, job: Path) -> Plan:
         """Return a plan with the paths that it has in the job, once that is written."""

@@ -29,14 +29,13 @@ import safetensors.numpy
 import torch
 from attrs import define, evolve, field, frozen
 
-from rlc.catalog import ADAPTER_CONFIG, ADAPTER_PREFIX, ADAPTER_WEIGHTS
+from rlc.catalog import ADAPTER_CONFIG, ADAPTER_PREFIX, ADAPTER_WEIGHTS, STATE_HEADER
 from rlc.service.engine.base_model import BaseModel
 from rlc.service.engine.lora import ALPHA, LoraAdapter, LoraSpec
 from rlc.service.interface import CheckpointError, ServiceError
 
 SCHEME = "local://"
 _FORMAT = 1
-_HEADER = "rlc"
 _SUFFIX = ".safetensors"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
@@ -253,7 +252,7 @@ class CheckpointStore:
 
 
 def _read_header(opened: Any) -> tuple[Any, Description]:
-    header = json.loads((opened.metadata() or {})[_HEADER])
+    header = json.loads((opened.metadata() or {})[STATE_HEADER])
     return header, cattrs.structure(header["description"], Description)
 
 
@@ -263,7 +262,7 @@ def _write(file: Path, arrays: Arrays, description: Description, overwrite: bool
         "sha256": _digest(arrays),
         "description": cattrs.unstructure(description),
     }
-    content = safetensors.numpy.save(arrays, metadata={_HEADER: json.dumps(header)})
+    content = safetensors.numpy.save(arrays, metadata={STATE_HEADER: json.dumps(header)})
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.stem}-")
     try:
         with os.fdopen(handle, "wb") as out:

@@ -7,10 +7,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.catalog import find_retired, provider
+from rlc.catalog import find_retired, find_weights, is_run_weights, provider
 from rlc.catalog.packages import described, lacking
 from rlc.catalog.requirements import service_packages
-from rlc.plan import LOCAL, Plan, StagePlan, is_hosted
+from rlc.plan import LOCAL, ModelPlan, ModelState, Plan, StagePlan, is_hosted
 from rlc.plan.leaves import asked_models, models_of
 from rlc.service.hosted.endpoint import Endpoint, find_endpoint
 from rlc.service.interface import RemoteService, ServiceClient, ServiceError
@@ -102,6 +102,42 @@ def require_service(plan: Plan, base_url: str | None = None) -> None:
         )
     else:
         require_packages(LOCAL)
+
+
+def require_states(plan: Plan, base_url: str | None = None) -> None:
+    """Check that the states that the models of a plan start from are on its service, and are of
+    these models. Raise ServiceError if one is not there, or is of another model or rank."""
+    name = _name(plan)
+    if not is_hosted(name) or (endpoint := _endpoint(name, base_url)).provider.module is not None:
+        return
+    from rlc.service.hosted.service import state_info
+
+    states = dict[str, ModelPlan]()
+    for stage in plan.stages:
+        own = ModelState(stage.model, stage.after)
+        for state in (own, *(asked for _, asked in asked_models(stage))):
+            if state.after is None and state.model.weights is not None:
+                states[state.model.weights] = state.model
+    for weights, model in states.items():
+        place = find_weights(weights).place if is_run_weights(weights) else weights
+        if "/sampler_weights/" in place:
+            continue
+        info = state_info(place, endpoint)
+        offered = endpoint.provider.offered(model.base)
+        base = model.base if offered is None else offered.name
+        if info.base_model != base:
+            raise ServiceError(
+                f"the weights of `{model.name}` are of `{info.base_model}`, and it is `{base}`",
+                "a state fits the model that it was trained on",
+            )
+        for part in ("lora_rank", "train_mlp", "train_attn", "train_unembed"):
+            theirs, own_part = getattr(info, part), getattr(model, part)
+            if theirs is not None and theirs != own_part:
+                said, ours = str(theirs).lower(), str(own_part).lower()
+                raise ServiceError(
+                    f"`{model.name}` has `{part} = {ours}`, and its weights have {said}",
+                    f"a state keeps what it has: write `{part} = {said}`",
+                )
 
 
 def connect_service(

@@ -348,6 +348,16 @@ def find_base(path: str, base_url: str | None, service: str) -> tuple[str, str |
     return _answer(ask, endpoint, "answered")
 
 
+def state_info(path: str, endpoint: Endpoint) -> types.WeightsInfoResponse:
+    """Return what a server says of a state; blocks. Raise ServiceError if it does not know it, or
+    does not answer."""
+    return _answer(
+        lambda: open_rest(endpoint).get_weights_info_by_tinker_path(path).result(),
+        endpoint,
+        "answered",
+    )
+
+
 def _answer(ask: Callable[[], _T], endpoint: Endpoint, what: str, hint: str | None = None) -> _T:
     """Return the answer of a server. Raise ServiceLostError if it takes longer than a minute."""
     try:

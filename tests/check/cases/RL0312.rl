@@ -3,8 +3,7 @@ model policy {
 }
 
 model other {
-  base           = "Qwen/Qwen3-8B"
-  with_optimizer = true
+  base = "Qwen/Qwen3-8B"
 }
 
 env sums = problems(gsm8k, grader = grade_with("lib.rewards:tone"), format_coef = 0.5)

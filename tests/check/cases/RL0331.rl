@@ -1,9 +1,8 @@
 model policy {
   base      = "tiny"
-  weights   = "adapter"
+  weights   = state("adapter")
   lora_rank = 16
   train_mlp = false
-  with_optimizer = true
 }
 
 env guess = gem("game:GuessTheNumber-v0-easy") |> chat()
