@@ -14,6 +14,7 @@ The functions here do what the commands of the same names do::
     summary.model().chat("2 + 3 = ?")  # talk to what was trained, as rlc.model("runs/x") does
     rlc.resume(summary.folder)  # continue a run that was interrupted
     rlc.sweep("recipes/learning_rates.rl").best  # of the runs that a `sweep` declares
+    rlc.replay("runs/x", set={"main.loss": "ppo()"})  # what another scheme would have taught
 
 Every error that rlc raises for its user derives from `rlc.Error`, which has a ``message`` and a
 ``hint``.
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
         grade,
         load,
         load_plan,
+        replay,
         run,
         sweep,
     )
     from rlc.errors import Error
     from rlc.models.model import Model, model, resume
     from rlc.plan.records import Plan
+    from rlc.replays.texts import Replay
     from rlc.runtime.start import ExpectationError
     from rlc.runtime.summary import History, Observer, Summary, history
     from rlc.sweeps.journal import SweepSummary
@@ -50,10 +53,11 @@ else:
     __getattr__ = door(
         __name__,
         """
-        api: Explanation Recipe RecipeError audit explain grade load load_plan run sweep
+        api: Explanation Recipe RecipeError audit explain grade load load_plan replay run sweep
         errors: Error
         models.model: Model model resume
         plan.records: Plan
+        replays.texts: Replay
         runtime.summary: History history
         runtime.start: ExpectationError
         runtime.summary: Observer Summary
@@ -72,6 +76,7 @@ __all__ = [
     "Plan",
     "Recipe",
     "RecipeError",
+    "Replay",
     "Summary",
     "SweepSummary",
     "audit",
@@ -81,6 +86,7 @@ __all__ = [
     "load",
     "load_plan",
     "model",
+    "replay",
     "resume",
     "resume_sweep",
     "run",

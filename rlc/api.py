@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rlc.plan import Plan
     from rlc.pricing.critical_path import Latencies
     from rlc.proof import GroupGrade, RecipeAudit
+    from rlc.replays import Replay
     from rlc.runtime import Observer
     from rlc.sweeps import SweepObserver, SweepSummary
 
@@ -476,6 +477,47 @@ def tried_plan(recipe: Recipe) -> Plan:
     if plan is None:
         raise RecipeError(compiled.diagnostics)
     return plan
+
+
+def replay(
+    run: str | os.PathLike[str],
+    step: int | None = None,
+    set: Mapping[str, Setting] | Sequence[str] = (),
+    stage: str | None = None,
+    gradient: bool = False,
+    bisect: str | None = None,
+) -> Replay:
+    """Return what the episodes of a step have taught, and what they would have under another
+    objective, as `rlc replay` does; nothing is sampled.
+
+    Args:
+        run: the folder of the run, which may still go on.
+        step: one of its finished steps; the last one by default.
+        set: what is to be another, as in :func:`load`: advantage, loss, aggregation, KL penalty, or
+            what is left out of the batch.
+        stage: the stage, if several learn from rollouts; by default the last that has begun.
+        gradient: whether to take the gradients themselves too, and a step, with the weights that
+            the step began with, on the embedded engine.
+        bisect: an expression of metrics, as ``"kl > 0.1"``: the first step at which it holds is
+            replayed, in place of ``step``.
+
+    Raises:
+        TypeError: a value in ``set`` that a recipe cannot hold.
+        rlc.Error: there is no such run or step, or it cannot be replayed so.
+
+    Example::
+
+        found = rlc.replay("runs/quickstart-1", step=12, set={"main.advantage": "rloo()"})
+        print(found.before.loss, found.after.loss, len(found.changing))
+    """
+    from pathlib import Path
+
+    from rlc.replays import replay_step
+
+    settings = set
+    if isinstance(settings, Mapping):
+        settings = [f"{name}={written(value)}" for name, value in settings.items()]
+    return replay_step(Path(run), step, tuple(settings), stage, gradient, bisect)
 
 
 def is_saved_plan(path: str | os.PathLike[str]) -> bool:

@@ -39,13 +39,14 @@ MAY_IMPORT = {
     "sweeps": "plan data catalog pricing compile service runtime",
     "proof": "lang algo plan data catalog pricing check compile chat envs service runtime",
     "report": "lang plan catalog pricing check compile explanation service runtime sweeps",
+    "replays": "lang algo plan catalog check compile service runtime report",
     "models": "lang plan data catalog check compile chat envs service runtime report",
     "emit": "lang algo plan data catalog pricing compile explanation chat envs models",
     "imports": "lang catalog",
     "lsp": "lang algo plan data catalog pricing check compile explanation",
     "projects": "",
     "cli": "lang algo plan data catalog pricing check compile explanation chat envs service "
-    "runtime sweeps proof report models emit imports lsp projects api",
+    "runtime sweeps proof report replays models emit imports lsp projects api",
 }
 # Modules by which a room is entered, beside its own sign (`rlc/doors.py`).
 DOORS = dict.fromkeys(MAY_IMPORT, "") | {

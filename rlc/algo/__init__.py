@@ -48,7 +48,7 @@ else:
         errors: AlgorithmError
         expressions.behaviour: degree direction overflows_at ratio_is_bounded unbounded
         expressions.build: validate
-        expressions.evaluate: batch_values changed_share preference_loss_and_grad
+        expressions.evaluate: batch_values changed_share loss_and_grad preference_loss_and_grad
         expressions.formula: derivative_formula formula
         expressions.inputs: Input RATING_INPUTS
         expressions.interpret: require_inputs shaped_reward

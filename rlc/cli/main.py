@@ -28,6 +28,7 @@ COMMANDS = {
     "show": "jobs.show",
     "report": "jobs.report",
     "watch": "jobs.watch",
+    "replay": "jobs.replay",
     "diff": "recipes.diff",
     "fmt": "recipes.fmt",
     "catalog": "recipes.catalog",

@@ -239,6 +239,22 @@ def status(folder: str = "runs") -> dict[str, Any]:
 
 
 @_tool(reads=True)
+def replay(
+    run: str,
+    step: int | None = None,
+    set: list[str] | None = None,
+    stage: str | None = None,
+    bisect: str | None = None,
+) -> dict[str, Any]:
+    """Compute a finished step of a run again from its stored episodes: advantages, losses, shares
+    of the gradient; with `set` (["main.advantage=rloo()", "main.loss=ppo()"]) also as another
+    objective would have made them, and which episodes change sides. `bisect` ("kl > 0.1") finds the
+    first step at which that holds of its metrics. Nothing is sampled or paid for.
+    """
+    return rlc.replay(run, step, set or (), stage, bisect=bisect).to_dict()
+
+
+@_tool(reads=True)
 def report(run: str, steps: int = 10, episodes: int = 4) -> dict[str, Any]:
     """Say what came out of a run: how it stands, what was found about it with advice, the metrics
     of its last `steps`, and some of its `episodes` to read: of the last step the best, the median

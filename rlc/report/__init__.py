@@ -18,7 +18,7 @@ else:
     __getattr__ = door(
         __name__,
         """
-        formatting: number signed
+        formatting: number render signed
         pages: PageServer WatchedPage page_html shown_folders
         run_files: read_files read_plan
         run_page: typical_episodes

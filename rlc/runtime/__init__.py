@@ -17,13 +17,20 @@ if TYPE_CHECKING:
     from rlc.runtime.journal.metrics import *
     from rlc.runtime.journal.runs import *
     from rlc.runtime.records import *
+    from rlc.runtime.rollouts.credit import *
     from rlc.runtime.rollouts.groups import *
     from rlc.runtime.rollouts.player import *
     from rlc.runtime.rollouts.tasks import *
+    from rlc.runtime.rollouts.tokens import Scores as Scores
+    from rlc.runtime.rollouts.tokens import TokenPrefix as TokenPrefix
+    from rlc.runtime.stages.computation import *
     from rlc.runtime.stages.evaluation import *
     from rlc.runtime.stages.examples import *
     from rlc.runtime.start import *
     from rlc.runtime.summary import *
+    from rlc.runtime.updates.datums import *
+    from rlc.runtime.updates.optimizer import *
+    from rlc.runtime.updates.scorers import *
     from rlc.runtime.weights import *
 else:
     from rlc.doors import door
@@ -34,9 +41,9 @@ else:
         auxiliary: chat_model
         concurrency: in_thread
         job: Job
-        journal.database: Journal NOTHING RecordedUsage
-        journal.episodes: EpisodeHead EpisodeIndex EpisodeKey TOKENS_FILE TokenIndex USUAL
-            episode_of
+        journal.database: Journal NOTHING RecordedUsage StoredStep
+        journal.episodes: EpisodeHead EpisodeIndex EpisodeKey SequenceTokens TOKENS_FILE TokenIndex
+            USUAL episode_of
         journal.folder: RunFolder command is_locked locked made_and_locked new_folder
         journal.metrics: COMPARISONS_FILE METRICS_FILE ROLLOUTS_FILE Record TIMELINE_FILE
             evaluation_results failures_by_cause is_number parse_line read_lines read_metrics
@@ -44,14 +51,21 @@ else:
         journal.runs: GONE NOTHING_LEARNT RunInfo StageInfo is_run list_runs read_run version_of
             what_differs
         records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn Usage read_failures
+        rollouts.credit: episode_credit
         rollouts.groups: build_envs play_task
         rollouts.player: Attempt Player close_envs
         rollouts.tasks: Task TaskStream
+        rollouts.tokens: Scores TokenPrefix
+        stages.computation: CreditedRollout StepComputation TrainBatch trainable_rollouts
         stages.evaluation: task_metrics
         stages.examples: examples_file
         start: ExpectationError connect_run open_run require_prices
             require_runnable resume resume_run run_plan
+        updates.datums: Minibatch TrainingDatum
+        updates.optimizer: drift_metrics finish_updates open_loss submit_gradients
+            with_values_over
+        updates.scorers: score_metrics
         summary: Observer StageSummary Summary verdict window_label window_mean
-        weights: open_sampler
+        weights: fresh_weights open_sampler
         """,
     )

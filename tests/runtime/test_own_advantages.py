@@ -12,7 +12,7 @@ from plan_recipes import planned, recipe
 from run_support import assert_resumes, metrics, run_new
 
 from rlc.runtime.records import Rollout
-from rlc.runtime.stages.train import RunningAverage
+from rlc.runtime.stages.computation import RunningAverage
 
 pytestmark = [pytest.mark.plain, pytest.mark.slow]
 

@@ -53,6 +53,7 @@ from rlc.runtime.graph import Inputs, NodeContext, StepOutcome, run_steps
 from rlc.runtime.records import Rollout, Turn, Usage
 from rlc.runtime.rollouts.player import Player
 from rlc.runtime.rollouts.tasks import Task, TaskRounds, TaskStream, new_cursor
+from rlc.runtime.stages.computation import StepComputation
 from rlc.runtime.stages.train import TrainStage
 from rlc.runtime.summary import Observer
 from rlc.runtime.updates.datums import Minibatch, TrainingDatum
@@ -286,10 +287,8 @@ def executed(plan: Training, kinds: Sequence[str], seed: int, ahead: int) -> lis
         rounds=TaskRounds(stream, batch.at_once, ahead) if batch.kind == "turns" else None,
         observer=Observer(),
         auxiliary=None,  # type: ignore[arg-type]
-        averages=[],
-        own=None,
+        computation=StepComputation(1, plan, [], None, Letters()),
         heldout={},
-        tokenizer=Letters(),
         moments=moments,
         kinds=kinds,
     )

@@ -187,7 +187,7 @@ def _watch(counts: Any, fatal: tuple[str, int] | None) -> None:
     Player.play = watched["sampling"].around_async(Player.play)  # type: ignore[method-assign]
     EvaluationRunner.play = watched["evaluating"].around_async(EvaluationRunner.play)  # type: ignore[method-assign]
     StageWeights.snapshot = watched["snapshot"].around_async(StageWeights.snapshot)  # type: ignore[method-assign]
-    optimizer.finish = watched["training"].around_async(optimizer.finish)
+    optimizer.finish_updates = watched["training"].around_async(optimizer.finish_updates)
     LogprobScorer.score = watched["scoring"].around_async(LogprobScorer.score)  # type: ignore[method-assign]
     AgentEpisode.replies = watched["answering"].around_async(AgentEpisode.replies)  # type: ignore[method-assign]
     ReplyCache.reply = watched["judging"].around_async(ReplyCache.reply)  # type: ignore[method-assign]

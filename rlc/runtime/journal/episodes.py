@@ -5,8 +5,9 @@ what the episode is and how it went; its turns are parsed when they are asked fo
 
 Each step appends one block to the tokens. It begins with two lines of JSON: its step, and the sizes
 of what follows; then what sequences there are, of which episodes. The numbers of each sequence come
-after that, deflated: token ids as 32-bit integers, then 32-bit floats for each token that was
-trained on. An incomplete block, which a crash has cut off, ends the file.
+after that, deflated: token ids as 32-bit integers, then columns of floats for each token that was
+sampled, of 32 bits where these hold them exactly, else of 64. An incomplete block, which a crash
+has cut off, ends the file. Older files have only what was trained on, in 32 bits.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import re
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,7 +30,8 @@ from rlc.runtime.records import grouped
 TOKENS_FILE = "tokens.bin"
 USUAL, ALL = 64, "all"  # numbers of episodes of a step whose tokens are kept
 _LEVEL = 1  # of zlib: the quickest
-_LAYOUT = ("tokens", "logprobs_S", "trainer_S", "advantages_S")
+_COLUMNS = ("logprobs_S", "trainer_S", "advantages_S")
+TopTokens = tuple[Sequence[Sequence[int]], Sequence[Sequence[float]], Sequence[float]]
 
 
 @frozen
@@ -45,15 +47,17 @@ class EpisodeKey:
 
 @frozen(eq=False)
 class SequenceTokens:
-    """One sequence of an episode, with values for each token that was trained on, in their order.
+    """One sequence of an episode, with values for each token that was sampled, in their order.
 
     Attributes:
         tokens: all ids, the prompts included; marks of what is not text are negative.
-        spans: the turn, the begin and the end of each reply that was trained on.
+        spans: the turn, the begin and the end of each reply.
         logprobs_S: the sampler's logprobs.
         trainer_S: the trainer's logprobs when it computed the gradient; NaN without one.
         advantages_S: the advantages, before the weights of the aggregation.
         weight: that of the aggregation; None if all advantages are 0 and there was no gradient.
+        scored: logprobs under other models, ``reference`` or ``teacher``, NaN where unknown.
+        topk: a teacher's most likely tokens [S][K], their shares [S][K], and what these add up to.
     """
 
     tokens: Sequence[int]
@@ -62,11 +66,13 @@ class SequenceTokens:
     trainer_S: Sequence[float]
     advantages_S: Sequence[float]
     weight: float | None = None
+    scored: Mapping[str, Sequence[float]] = field(factory=dict)
+    topk: TopTokens | None = None
 
 
 @frozen(eq=False)
 class EpisodeTokens:
-    """The sequences of an episode with a token to train on."""
+    """The sequences of an episode."""
 
     key: EpisodeKey
     sequences: Sequence[SequenceTokens]
@@ -90,11 +96,22 @@ def append_tokens(folder: Path, stage: str, step: int, episodes: Iterable[Episod
     for episode in episodes:
         key = episode.key
         for one in episode.sequences:
-            parts = [_written(getattr(one, name), name) for name in _LAYOUT]
+            kinds, parts = "", [_packed(one.tokens, "i")]
+            columns = [*(getattr(one, name) for name in _COLUMNS), *one.scored.values()]
+            width = len(one.topk[0][0]) if one.topk is not None and one.topk[0] else 0
+            if one.topk is not None and width:
+                tokens_SK, shares_SK, mass_S = one.topk
+                parts.append(_packed([token for row in tokens_SK for token in row], "i"))
+                columns += [[share for row in shares_SK for share in row], mass_S]
+            for column in columns:
+                kind, written = _smallest(column)
+                kinds += kind
+                parts.append(written)
             bodies.append(zlib.compress(b"".join(parts), _LEVEL))
             who = [key.env, key.task, key.member, key.role, key.reply]
             spans = [list(map(int, span)) for span in one.spans]
-            rows.append([*who, len(one.tokens), spans, one.weight, len(bodies[-1])])
+            row = [*who, len(one.tokens), spans, one.weight, len(bodies[-1])]
+            rows.append([*row, {"kinds": kinds, "scored": [*one.scored], "k": width}])
     if not rows:
         return
     about, body = f"{json.dumps(rows)}\n".encode(), b"".join(bodies)
@@ -172,17 +189,29 @@ class TokenIndex:
 
     def episode(self, stage: str, step: int, key: EpisodeKey) -> list[SequenceTokens]:
         """Return the sequences of an episode; none if they were not kept, or are damaged."""
+        return self._sequences(stage, step, key).get(key, [])
+
+    def step(self, stage: str, step: int) -> dict[EpisodeKey, list[SequenceTokens]]:
+        """Return the sequences of all episodes of a step that were kept, and are not damaged."""
+        return self._sequences(stage, step)
+
+    def _sequences(
+        self, stage: str, step: int, only: EpisodeKey | None = None
+    ) -> dict[EpisodeKey, list[SequenceTokens]]:
+        found: dict[EpisodeKey, list[SequenceTokens]] = {}
         if (block := self._found(stage, step)) is None:
-            return []
+            return found
         with (self.folder / TOKENS_FILE).open("rb") as file:
             file.seek(block.start)
             content = file.read(block.end - block.start)
         if not block.fits(content):
-            return []
-        at, found = block.body - block.start, list[SequenceTokens]()
-        for *who, count, spans, weight, size in json.loads(content[block.about - block.start : at]):
-            if EpisodeKey(*who) == key:
-                found.append(_read(zlib.decompress(content[at : at + size]), count, spans, weight))
+            return found
+        at = block.body - block.start
+        for row in json.loads(content[block.about - block.start : at]):
+            key, size = EpisodeKey(*row[:5]), row[8]
+            if only in (None, key):
+                body = zlib.decompress(content[at : at + size])
+                found.setdefault(key, []).append(_read(body, *row[5:8], *row[9:]))
             at += size
         return found
 
@@ -201,29 +230,60 @@ class TokenIndex:
         return self._steps.get((stage, step))
 
 
-def _written(values: Sequence[float], name: str) -> bytes:
-    numbers = array("i" if name == "tokens" else "f", values)
+def _packed(values: Sequence[float], kind: str) -> bytes:
+    numbers = array(kind, values)
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers.tobytes()
 
 
-def _read(body: bytes, count: int, spans: list[list[int]], weight: float | None) -> SequenceTokens:
-    """Return a sequence of ``count`` tokens from its numbers."""
-    trained = sum(end - begin for _, begin, end in spans)
-    rows: list[array[Any]] = []
-    at = 0
-    for name in _LAYOUT:
-        numbers = array("i" if name == "tokens" else "f")
-        size = 4 * (count if name == "tokens" else trained)
+def _smallest(values: Sequence[float]) -> tuple[str, bytes]:
+    """Return the type that holds floats exactly, and them in it."""
+    import numpy as np  # who only reads does without
+
+    values_S = np.asarray(values, np.float64)
+    with np.errstate(over="ignore"):
+        kind = "f" if np.array_equal(values_S.astype("<f4"), values_S, equal_nan=True) else "d"
+    return kind, values_S.astype("<f4" if kind == "f" else "<f8").tobytes()
+
+
+def _read(
+    body: bytes,
+    count: int,
+    spans: list[list[int]],
+    weight: float | None,
+    more: Mapping[str, Any] | None = None,
+) -> SequenceTokens:
+    """Return a sequence of ``count`` tokens from its numbers; older files have no ``more``."""
+    sampled, at = sum(end - begin for _, begin, end in spans), 0
+
+    def column(kind: str, length: int) -> array[Any]:
+        nonlocal at
+        numbers = array(kind)
+        size = numbers.itemsize * length
         numbers.frombytes(body[at : at + size])
         if sys.byteorder == "big":
             numbers.byteswap()
-        rows.append(numbers)
         at += size
-    tokens, logprobs_S, trainer_S, advantages_S = rows
-    places = [(turn, begin, end) for turn, begin, end in spans]
-    return SequenceTokens(tokens, places, logprobs_S, trainer_S, advantages_S, weight)
+        return numbers
+
+    tokens, places = column("i", count), [(turn, begin, end) for turn, begin, end in spans]
+    if more is None:
+        logprobs_S, trainer_S, advantages_S = (column("f", sampled) for _ in _COLUMNS)
+        return SequenceTokens(tokens, places, logprobs_S, trainer_S, advantages_S, weight)
+    names, width, kinds = more["scored"], more["k"], more["kinds"]
+    best = column("i", sampled * width)
+    logprobs_S, trainer_S, advantages_S, *rows = (
+        column(kind, sampled) for kind in kinds[: len(_COLUMNS) + len(names)]
+    )
+    scored = dict(zip(names, rows, strict=True))
+    topk: TopTokens | None = None
+    if width:
+        shares, mass = column(kinds[-2], sampled * width), column(kinds[-1], sampled)
+        starts = range(0, sampled * width, width)
+        topk = [best[i : i + width] for i in starts], [shares[i : i + width] for i in starts], mass
+    own = logprobs_S, trainer_S, advantages_S, weight
+    return SequenceTokens(tokens, places, *own, scored, topk)
 
 
 _BUFFER = 1 << 20  # bytes

@@ -180,6 +180,8 @@ def rollout_record(
         "step": step,
         **{name: getattr(rollout, name) for name in _SAME},
         **({} if rollout.raw is None else {"raw_reward": rollout.raw}),
+        "credit": list(rollout.credit),
+        **({"components": _components(rollout)} if rollout.components else {}),
         **({"failure": rollout.failure.key} if rollout.failure else {}),
         **({"retried": list(rollout.retried)} if rollout.retried else {}),
         "staleness": rollout.staleness,
@@ -205,6 +207,10 @@ def rollout_record(
             for turn in rollout.turns
         ],
     }
+
+
+def _components(rollout: Rollout) -> dict[str, Any]:
+    return {name: [weight, list(of_T)] for name, (weight, of_T) in rollout.components.items()}
 
 
 TIMELINE_FILE = "timeline.jsonl"

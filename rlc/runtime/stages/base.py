@@ -86,7 +86,9 @@ class Stage(ABC, Generic[ScorerT]):
     async def optim_step(self, node: NodeContext, inputs: Inputs) -> UpdateResult:
         """Submit the last update and wait for all; none if no datum had an advantage."""
         parts = Parts.of(inputs["forward_backward"])
-        update = await optimizer.finish(self.weights.training, self.weights.plan, node.step, parts)
+        update = await optimizer.finish_updates(
+            self.weights.training, self.weights.plan, node.step, parts
+        )
         self.weights.step = node.step
         usage = self.meter.running[node.step]
         usage.trained, usage.prefill = update.trained, usage.prefill + update.prefill

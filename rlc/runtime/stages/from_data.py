@@ -78,7 +78,7 @@ class SftStage(Stage[LogprobScorers]):
 
     async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         """Submit the gradient without waiting, so that the optimiser step follows at once."""
-        return await optimizer.submit(
+        return await optimizer.submit_gradients(
             self.weights.training, self.plan, node.step, [inputs["examples"]]
         )
 
@@ -198,7 +198,7 @@ class PreferenceStage(Stage[ReferenceReplies]):
         given = inputs["examples"], inputs["forward"], inputs.get(REFERENCE)
         judged = await in_thread(judge, self.loss, *given)
         self._judged[node.step] = judged
-        return await optimizer.submit(
+        return await optimizer.submit_gradients(
             self.weights.training, self.plan, node.step, [Minibatch(judged.datums, {})]
         )
 

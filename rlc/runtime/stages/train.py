@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
-from rlc.algo import (
-    PROCESS,
-    Advantages,
-    AdvantageScheme,
-    Episodes,
-    Floats,
-    compute_advantages,
-    reads,
-    renewed,
-    running_decays,
-)
+from rlc.algo import PROCESS, reads
 from rlc.plan import (
     SCORERS,
-    EnvPlan,
     PolicyGradient,
     Rollouts,
     Training,
@@ -50,107 +37,26 @@ from rlc.runtime.rollouts.player import Player, close_envs
 from rlc.runtime.rollouts.tasks import Task, TaskRounds, TaskStream
 from rlc.runtime.rollouts.tokens import Scores
 from rlc.runtime.stages.base import Setup, Stage, StepReport
+from rlc.runtime.stages.computation import (
+    KEY,
+    CreditedRollout,
+    StepComputation,
+    TrainBatch,
+    trainable_rollouts,
+)
 from rlc.runtime.stages.examples import heldout_node
-from rlc.runtime.stages.own_advantages import STATE, OwnAdvantages
+from rlc.runtime.stages.own_advantages import STATE
 from rlc.runtime.summary import Observer
 from rlc.runtime.updates import optimizer
-from rlc.runtime.updates.datums import (
-    EpisodeDatums,
-    FloatArray,
-    Minibatch,
-    minibatches,
-    rollout_datums,
-)
-from rlc.runtime.updates.optimizer import PendingGradients, trained_tokens
+from rlc.runtime.updates.optimizer import PendingGradients, credited_tokens
 from rlc.runtime.updates.scorers import (
     LogprobScorers,
     open_scorers,
     score_metrics,
     teacher_views,
-    token_columns,
 )
 from rlc.runtime.weights import SamplerSnapshot, pasts_of
 from rlc.seeds import derive_seed
-
-KEY = ".averages"  # in a step's cursor; no environment has this name
-
-Averages = Mapping[str, float]  # by environment and role
-
-
-@define(eq=False)
-class RunningAverage:
-    """One moving average that a scheme reads, for each role of each environment (``guess/judge``),
-    by the step after which it holds. A step reads that after the last step that is over for certain
-    when it begins, so that neither overlap nor order changes an advantage."""
-
-    at: int  # its position in the program
-    decay: float
-    key: str  # in a step's cursor
-    lag: int  # steps that may still be under way when another begins
-    _after: dict[int, Averages] = field(factory=dict)
-    _returns: dict[int, dict[str, list[float]]] = field(factory=dict, init=False)
-
-    @classmethod
-    def of(
-        cls, scheme: AdvantageScheme, lag: int, cursors: Sequence[Mapping[str, Any]]
-    ) -> list[RunningAverage]:
-        """Return those of a scheme, after the steps with these cursors."""
-        found = []
-        for place, (at, decay) in enumerate(running_decays(scheme.result).items()):
-            key = f"{KEY}.{place + 1}" if place else KEY
-            known = {number: cursor.get(key, {}) for number, cursor in enumerate(cursors, start=1)}
-            found.append(cls(at, decay, key, lag, known))
-        return found
-
-    def read(self, step: int, rollouts: Sequence[Rollout]) -> Floats:
-        """Return what a step's rollouts read, shape (R,)."""
-        averages = self.after(step - 1 - self.lag)
-        return np.array([averages.get(_label(one), 0.0) for one in rollouts], np.float64)
-
-    def add(self, step: int, rollouts: Sequence[Rollout], found: Advantages) -> None:
-        """Record what it is of in a step, or in a part of it."""
-        values, value_V = self._returns.setdefault(step, {}), found.observed[self.at]
-        kept = [one for one, is_kept in zip(rollouts, found.kept_R, strict=True) if is_kept]
-        each = len(value_V) == len(kept)
-        counts = [1] * len(kept) if each else found.turns_R[found.kept_R].tolist()
-        for rollout, part in zip(kept, np.split(value_V, np.cumsum(counts)[:-1]), strict=True):
-            values.setdefault(_label(rollout), []).extend(part.tolist())
-
-    def after(self, step: int) -> Averages:
-        """Return the values after a step that has computed its advantages."""
-        if step < 1:
-            return {}
-        if step not in self._after:
-            before = self.after(step - 1)
-            new = {
-                label: renewed(before.get(label, 0.0), values, self.decay)
-                for label, values in self._returns.pop(step, {}).items()
-            }
-            self._after[step] = dict(sorted({**before, **new}.items()))
-        return self._after[step]
-
-
-def _label(rollout: Rollout) -> str:
-    return f"{rollout.env}/{rollout.role}" if rollout.role else rollout.env
-
-
-@frozen(eq=False)
-class CreditedRollout:
-    """A rollout with an advantage for each turn; ``kept`` unless the scheme has dropped it.
-    ``of_tokens_A`` has those of the tokens of all turns, where these may differ."""
-
-    rollout: Rollout
-    advantages_T: FloatArray
-    kept: bool
-    of_tokens_A: FloatArray | None = None
-
-
-@frozen(eq=False)
-class TrainBatch:
-    """The minibatches of a step's updates, and the episodes that they were made of."""
-
-    minibatches: list[Minibatch]
-    episodes: list[EpisodeDatums]
 
 
 @define(eq=False)
@@ -164,10 +70,8 @@ class TrainStage(Stage[LogprobScorers]):
     rounds: TaskRounds | None  # under `turns()`
     observer: Observer
     auxiliary: AuxiliaryModels
-    averages: list[RunningAverage]
-    own: OwnAdvantages | None
+    computation: StepComputation
     heldout: Mapping[str, StepFunction]
-    tokenizer: Any
     players: StagePlayers | None = None  # None: this process plays
     _played: Counter[int] = field(factory=Counter, init=False)
     _has_unread: bool = field(default=False, init=False)  # whether a note has said so
@@ -265,28 +169,8 @@ class TrainStage(Stage[LogprobScorers]):
 
     async def advantages(self, node: NodeContext, inputs: Inputs) -> list[CreditedRollout]:
         """Apply the scheme to the whole batch, or to this part of it."""
-        scheme = self.objective.advantage
         rollouts = [one for part in Parts.of(inputs["returns"]) for one in part]
-
-        def labelled() -> Episodes:
-            running = {one.at: one.read(node.step, rollouts) for one in self.averages}
-            of_tokens = token_columns(scheme, rollouts, _scores_in(inputs), self.tokenizer)
-            known = labelled_episodes(rollouts)
-            return evolve(known, step=node.step, running=running, of_tokens=of_tokens)
-
-        def computed() -> Advantages:
-            found = compute_advantages(scheme, labelled())
-            for one in self.averages:
-                one.add(node.step, rollouts, found)
-            return found
-
-        if self.own is None:
-            found = await in_thread(computed)
-        else:
-            found = await self.own.computed(node.step, await in_thread(labelled))
-        of_tokens: Sequence[FloatArray | None] = found.of_tokens or [None] * len(rollouts)
-        rows = zip(rollouts, found.by_rollout(), found.kept_R.tolist(), of_tokens, strict=True)
-        return [CreditedRollout(*row) for row in rows]
+        return await self.computation.credited(node.step, rollouts, _scores_in(inputs))
 
     async def scores(
         self, scorer: str, node: NodeContext, inputs: Inputs
@@ -299,41 +183,16 @@ class TrainStage(Stage[LogprobScorers]):
         return await in_thread(self._batch, node.step, inputs)
 
     def _batch(self, step: int, inputs: Inputs) -> TrainBatch:
-        scored = _scores_in(inputs)
         credited = [row for part in Parts.of(inputs["advantages"]) for row in part]
         place = self._place(step)
         credited.sort(key=lambda row: place(row.rollout))
-        kept = [row for row in credited if row.kept and row.rollout.turns]
-        of_row = [
-            {name: by[id(row.rollout)] for name, by in scored.items() if id(row.rollout) in by}
-            for row in kept
-        ]
-        chosen = self._choose_turns(step, [len(row.rollout.turns) for row in kept])
-        advantages = [row.advantages_T for row in kept]
-        of_tokens = [row.of_tokens_A for row in kept]
-        rollouts = [row.rollout for row in kept]
-        episodes = rollout_datums(rollouts, advantages, chosen, of_row, of_tokens)
-        objective = self.objective
-        if objective.kl is not None:
-            objective = evolve(objective, kl=objective.kl.at(step, self.plan.steps))
-        updates = minibatches(objective, self.source.batch.updates, episodes)
-        return TrainBatch(updates, episodes)
-
-    def _choose_turns(self, step: int, turns_R: Sequence[int]) -> list[npt.NDArray[np.bool_]]:
-        """Mark the turns to train on: all, or a random ``count`` of them under ``turns()``."""
-        batch, total = self.source.batch, sum(turns_R)
-        chosen = np.ones(total, dtype=np.bool_)
-        if batch.kind == "turns" and total > batch.count:
-            seed = derive_seed(self.seed, "subsample", self.plan.name, step)
-            order = np.random.default_rng(seed).permutation(total)
-            chosen[order[batch.count :]] = False
-        return np.split(chosen, np.cumsum(turns_R)[:-1]) if turns_R else []
+        return self.computation.batch(step, credited, _scores_in(inputs))
 
     async def forward_backward(self, node: NodeContext, inputs: Inputs) -> PendingGradients:
         """Submit the gradients without waiting, so that the optimiser step follows at once."""
         batches = inputs["datums"].minibatches
         seed = derive_seed(self.seed, "loss", self.plan.name, node.step)
-        gradients = await optimizer.submit(
+        gradients = await optimizer.submit_gradients(
             self.weights.training, self.plan, node.step, batches, self.weights.own_loss, seed
         )
         if node.step in self._streamed:
@@ -366,14 +225,15 @@ class TrainStage(Stage[LogprobScorers]):
             return [rollout_record(name, step, one, advantages.get(id(one))) for one in rollouts]
 
         lines = await in_thread(records)
-        parts = Parts.of(outputs["forward_backward"])
-        tokens = await in_thread(trained_tokens, rollouts, batches, parts)
+        parts, scored = Parts.of(outputs["forward_backward"]), _scores_in(outputs)
+        credited = {id(row.rollout) for part in Parts.of(outputs["advantages"]) for row in part}
+        tokens = await in_thread(credited_tokens, rollouts, credited, batches, parts, scored)
         failures = [rollout.failure for rollout in rollouts if rollout.failure]
         cursor = self.stream.finish(step, rollouts)
-        cursor |= {one.key: one.after(step) for one in self.averages}
+        cursor |= {one.key: one.after(step) for one in self.computation.averages}
         metrics |= {f"baseline/{label}": x for label, x in cursor.get(KEY, {}).items()}
-        if self.own is not None:
-            cursor[STATE] = self.own.finish(step)
+        if self.computation.own is not None:
+            cursor[STATE] = self.computation.own.finish(step)
         checkpoint = outputs["checkpoint"]
         return StepReport(metrics, checkpoint, lines, failures, cursor, tokens=tokens)
 
@@ -427,25 +287,10 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         TaskRounds.resumed(stream, source.batch.at_once, slack, cursors) if in_rounds else None,
         setup.observer,
         setup.auxiliary,
-        RunningAverage.of(objective.advantage, slack, cursors),
-        OwnAdvantages.of(objective.advantage, cursors),
+        StepComputation.of(setup.seed, stage, cursors, tokenizer),
         await heldout_node(setup, stage),
-        tokenizer,
         players,
     )
-
-
-def trainable_rollouts(rollouts: Sequence[Rollout], envs: Sequence[EnvPlan]) -> list[Rollout]:
-    """Return rollouts with a credit, without replaced or failed groups and idle seats."""
-    most = {env.name: env.rollouts.max_failures for env in envs}
-    members = {(r.group, r.member) for r in rollouts if r.error is not None}
-    failed = Counter(group for group, _ in members)
-    return [
-        r
-        for r in rollouts
-        if r.credit and not r.replaced and (r.turns or r.error)
-        if (allowed := most[r.env]) is None or failed[r.group] <= allowed
-    ]
 
 
 def _scores_in(inputs: Inputs) -> dict[str, dict[int, list[Scores]]]:
@@ -455,35 +300,3 @@ def _scores_in(inputs: Inputs) -> dict[str, dict[int, list[Scores]]]:
         for part in Parts.of(inputs[scorer]) if scorer in inputs else ():
             found.setdefault(scorer, {}).update(part)
     return found
-
-
-def labelled_episodes(rollouts: Sequence[Rollout]) -> Episodes:
-    """Return the arrays of an advantage scheme.
-
-    A group is one task of one environment. A failure before the first turn counts with its reward
-    and no tokens. A reward that is one number is a component.
-    """
-
-    def labels(values: Sequence[Any]) -> npt.NDArray[np.int64]:
-        number = {value: i for i, value in enumerate(dict.fromkeys(values))}
-        return np.array([number[value] for value in values], dtype=np.int64)
-
-    def flags(values: Iterable[bool]) -> npt.NDArray[np.bool_]:
-        return np.fromiter(values, np.bool_, len(rollouts))
-
-    parts_R = [r.components or {"": (1.0, r.credit)} for r in rollouts]
-    episodes = Episodes.from_rollouts(
-        rewards_RT=[np.array(r.credit, dtype=np.float64) for r in rollouts],
-        tokens_RT=[np.array([len(t.tokens) for t in r.turns] or [0], np.int64) for r in rollouts],
-        group_R=labels([r.group for r in rollouts]),
-        env_R=labels([r.env for r in rollouts]),
-        role_R=labels([r.role for r in rollouts]),
-        parts_R=parts_R,
-    )
-    return evolve(
-        episodes,
-        truncated_R=flags(r.error is None and r.ended != "done" for r in rollouts),
-        failed_R=flags(r.error is not None for r in rollouts),
-        envs=tuple(dict.fromkeys(r.env for r in rollouts)),
-        roles=tuple(dict.fromkeys(r.role for r in rollouts)),
-    )

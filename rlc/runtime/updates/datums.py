@@ -19,8 +19,20 @@ import numpy as np
 import numpy.typing as npt
 from attrs import evolve, field, frozen
 
-from rlc.algo import FIRST, MASK, WEIGHT, Program, after_batch, aggregate_weights, kl_penalty
-from rlc.catalog import can_weigh, loss_traits, teacher_traits
+from rlc.algo import (
+    FIRST,
+    MASK,
+    RATIO_MASK,
+    SAMPLED,
+    WEIGHT,
+    Program,
+    after_batch,
+    aggregate_weights,
+    builtin_loss_and_grad,
+    kl_penalty,
+    loss_and_grad,
+)
+from rlc.catalog import can_weigh, loss_traits, service_settings, teacher_traits
 from rlc.chat import NO_CHUNKS, Chunks, model_input
 from rlc.plan import (
     SCORERS,
@@ -49,7 +61,8 @@ FloatArray = npt.NDArray[np.float64]
 
 @frozen(eq=False)
 class TrainingDatum:
-    """One sequence, already shifted: position ``t`` predicts ``targets_T[t]``.
+    """One sequence, already shifted: position ``t`` predicts ``targets_T[t]``. ``sequence`` is its
+    place among those of the episode.
 
     It does so from the inputs up to ``t``, with the marks of ``chunks``. ``mask_T`` marks sampled
     targets; ``scored`` has the targets' logprobs under other models, ``reference`` or ``teacher``,
@@ -74,6 +87,7 @@ class TrainingDatum:
     name: tuple[str | int, ...] = ()
     batch: Mapping[str, float | FloatArray] = field(factory=dict)
     observed_T: npt.NDArray[np.bool_] = field(factory=lambda: np.zeros(0, np.bool_))
+    sequence: int = 0
 
     @property
     def sampled(self) -> int:
@@ -117,19 +131,49 @@ class TrainingDatum:
         the sampler's logprobs, which are unknown there, then has no gradient."""
         return evolve(self, logprobs_T=np.where(self.mask_T, self.logprobs_T, trainer_logprobs_T))
 
+    def _inputs(self, loss: LossPlan) -> dict[str, Any]:
+        """Return what a loss of the service reads. One without a ratio takes the advantages as
+        weights."""
+        traits = loss_traits(loss)
+        floats: dict[str, Any] = {"weights": self.advantages_T}
+        if traits.sampler_logprobs:
+            floats = {"logprobs": self.logprobs_T, "advantages": self.advantages_T}
+        if traits.per_sequence:  # which tokens the ratio of the sequence is taken over
+            floats[RATIO_MASK] = self.mask_T
+        return floats
+
+    def loss_and_gradient(
+        self, loss: LossPlan, config: Mapping[str, float], trainer_T: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """Return the loss of the datum in float64, and its gradient by the trainer's logprobs of
+        the targets, shape (T,); what these are where nothing was sampled has no effect.
+
+        Raise AlgorithmError for a loss that is not finite.
+        """
+        if loss.program is not None:
+            weight = self.weight if loss_traits(loss).weighted else 1.0
+            columns = self.sampled_inputs(trainer_T)
+            value, gradient_S = loss_and_grad(loss.program, columns, weights=weight)
+            gradient_T = np.zeros(len(self.mask_T))
+            gradient_T[self.mask_T] = gradient_S
+            return value, gradient_T
+        floats = self._inputs(loss)
+        if loss_traits(loss).recorded:  # the service knows them from the provenance
+            floats[SAMPLED] = self.mask_T
+        known = service_settings(loss.name) | dict(config)
+        settings = {key: value for key, value in known.items() if value is not None}
+        logprobs_T = np.where(self.mask_T, trainer_T, self.logprobs_T)
+        return builtin_loss_and_grad(loss.name, settings, logprobs_T, floats)
+
     def to_tinker(self, loss: LossPlan) -> types.Datum:
-        """Return the datum for a loss. One without a ratio takes the advantages as weights."""
+        """Return the datum for a loss."""
         from tinker import types
 
         traits = loss_traits(loss)
         if loss.program is not None:
             floats = self._read_by(loss.program, traits.weighted)
-        elif traits.sampler_logprobs:
-            floats = {"logprobs": self.logprobs_T, "advantages": self.advantages_T}
         else:
-            floats = {"weights": self.advantages_T}
-        if traits.per_sequence:  # which tokens the ratio of the sequence is taken over
-            floats["sequence_ratio_mask"] = self.mask_T
+            floats = self._inputs(loss)
         arrays = {key: np.asarray(array, dtype=np.float32) for key, array in floats.items()}
         datum = types.Datum(
             model_input=model_input(self.inputs, self.chunks),
@@ -229,7 +273,7 @@ def episode_datums(
     datums, ends_T = [], np.cumsum([len(turn.tokens) for turn in turns])
     for index, sequence in enumerate(merged_sequences(turns)):
         scores = {scorer: scores_S[index] for scorer, scores_S in (scored or {}).items()}
-        datum = shifted(sequence, advantages_T, chosen_T, scores)
+        datum = evolve(shifted(sequence, advantages_T, chosen_T, scores), sequence=index)
         if of_tokens_A is not None:
             own_T = _of_sequence(sequence, of_tokens_A, ends_T)
             datum = evolve(datum, advantages_T=np.where(datum.mask_T, own_T, 0.0))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +29,7 @@ from rlc.plan import LossPlan, Training
 from rlc.runtime.concurrency import in_thread, mark_seen
 from rlc.runtime.journal.episodes import EpisodeKey, EpisodeTokens, SequenceTokens
 from rlc.runtime.records import Rollout
+from rlc.runtime.rollouts.tokens import NOT_SAMPLED, Scores, TokenSequence, merged_sequences
 from rlc.runtime.updates.datums import EpisodeDatums, FloatArray, Minibatch, TrainingDatum
 from rlc.seeds import derive_seed
 from rlc.service import LossHandle, ServiceClient, TrainingClient
@@ -85,16 +85,18 @@ async def with_batch_values(
         output = await training.forward(wired, LIKELIHOOD.name)
         trainer_DT = [row["logprobs"].to_numpy() for row in output.loss_fn_outputs]
         read = sum(len(datum.inputs) for datum in datums)
-    rest = iter(await in_thread(_computed, loss.program, datums, trainer_DT, seed))
+    rest = iter(await in_thread(with_values_over, loss.program, datums, trainer_DT, seed))
     return [evolve(m, datums=[next(rest) for _ in m.datums]) for m in minibatches], read
 
 
-def _computed(
+def with_values_over(
     program: Program,
     datums: Sequence[TrainingDatum],
     trainer_DT: Sequence[FloatArray | None],
     seed: int,
 ) -> list[TrainingDatum]:
+    """Return the datums of a step with what their loss computes over all of them, given the
+    trainer's logprobs of the targets of each, if the loss reads these for it."""
     sequences, orders = [], []
     for datum, trainer_T in zip(datums, trainer_DT, strict=True):
         sequences.append(datum.sampled_inputs(trainer_T))
@@ -140,7 +142,7 @@ class UpdateResult:
     prefill: int = 0
 
 
-async def submit(
+async def submit_gradients(
     training: TrainingClient,
     stage: Training,
     step: int,
@@ -208,7 +210,7 @@ def _pending(
     return PendingGradient(datums, output, read, **what)
 
 
-async def finish(
+async def finish_updates(
     training: TrainingClient, stage: Training, step: int, parts: Sequence[PendingGradients]
 ) -> UpdateResult:
     """Submit the last update and wait for all; do nothing if there is no gradient."""
@@ -270,12 +272,19 @@ def _observed_metrics(gradients: Sequence[PendingGradient]) -> dict[str, float]:
 
 
 def _drift_metrics(loss: LossPlan, gradients: Sequence[PendingGradient]) -> dict[str, float]:
-    """Return the distance of the trainer's policy from the sampler's over the tokens trained on,
-    at the time of each gradient; of those that learn a teacher's tokens only without others."""
+    """Return those of :func:`drift_metrics`, at the time of each gradient; of datums that learn a
+    teacher's tokens only without others."""
     gradients = [gradient for gradient in gradients if not gradient.observed]
     counted = [gradient for gradient in gradients if not gradient.taught] or gradients
     datums = [datum for gradient in counted for datum in gradient.datums]
-    trainer_DT = [row for gradient in counted for row in gradient.outputs()]
+    return drift_metrics(loss, datums, [row for one in counted for row in one.outputs()])
+
+
+def drift_metrics(
+    loss: LossPlan, datums: Sequence[TrainingDatum], trainer_DT: Sequence[FloatArray]
+) -> dict[str, float]:
+    """Return the distance of the trainer's policy from the sampler's over the tokens trained on,
+    and the share that the loss clips, given the trainer's logprobs of the targets of each datum."""
     sampler_DT = [datum.logprobs_T for datum in datums]
     mask_DT = [datum.mask_T for datum in datums]
     seen = drift(sampler_DT, trainer_DT, mask_DT)
@@ -318,15 +327,18 @@ def _adam_params(stage: Training, step: int) -> types.AdamParams:
     )
 
 
-def trained_tokens(
+def credited_tokens(
     rollouts: Sequence[Rollout],
+    credited: Collection[int],
     batches: Iterable[Sequence[EpisodeDatums]],
     parts: Iterable[PendingGradients],
+    scored: Mapping[str, Mapping[int, Sequence[Scores]]],
 ) -> list[EpisodeTokens]:
-    """Return the tokens of the rollouts that a step has trained on, in their order.
+    """Return the tokens of the rollouts of a step whose ids are among the ``credited``, in order.
 
-    ``parts`` are the gradients of the step, which are done. A sequence without an advantage other
-    than 0, which took part in none of them, has no logprobs of the trainer.
+    ``parts`` are the gradients of the step, which are done. What took part in none of them has no
+    logprobs of the trainer: a turn that was not chosen, an episode that was left out, a sequence
+    without an advantage other than 0. ``scored`` has the scores of other models, by scorer and id.
     """
     trained: dict[tuple[str | int, ...], tuple[TrainingDatum, FloatArray]] = {}
     gradients = [one for part in parts for one in part.submitted if not one.observed]
@@ -334,27 +346,58 @@ def trained_tokens(
     for gradient in sorted(gradients, key=lambda gradient: gradient.taught):
         for datum, row in zip(gradient.datums, gradient.outputs(), strict=True):
             trained.setdefault(datum.name, (datum, row))
-
-    def sequence(datum: TrainingDatum) -> SequenceTokens:
-        trainer_S, advantages_S = [math.nan] * datum.sampled, [0.0] * datum.sampled
-        weight: float | None = None
-        if datum.name in trained:
-            done, trainer_T = trained[datum.name]
-            trainer_S = trainer_T[done.mask_T].tolist()
-            advantages_S = (done.advantages_T / done.folded)[done.mask_T].tolist()
-            weight = done.weight * done.folded
-        tokens = [*datum.inputs, int(datum.targets_T[-1])]
-        spans = [(reply.turn, reply.begin, reply.end) for reply in datum.replies]
-        logprobs_S = datum.logprobs_T[datum.mask_T].tolist()
-        return SequenceTokens(tokens, spans, logprobs_S, trainer_S, advantages_S, weight)
-
-    datums = {id(one.rollout): one.datums for episodes in batches for one in episodes}
+    made = {
+        (id(one.rollout), datum.sequence): datum.name
+        for episodes in batches
+        for one in episodes
+        for datum in one.datums
+    }
     replies: Counter[EpisodeKey] = Counter()
     found = []
     for rollout in rollouts:
         first = EpisodeKey(rollout.env, rollout.task, rollout.member, rollout.role)
         key = evolve(first, reply=replies[first])
         replies[first] += 1
-        if id(rollout) in datums:
-            found.append(EpisodeTokens(key, [sequence(datum) for datum in datums[id(rollout)]]))
+        if id(rollout) not in credited:
+            continue
+        sequences = list[SequenceTokens]()
+        for at, sequence in enumerate(merged_sequences(rollout.turns)):
+            name = made.get((id(rollout), at))
+            by = {scorer: of[id(rollout)][at] for scorer, of in scored.items() if id(rollout) in of}
+            sequences.append(_written(sequence, trained.get(name) if name else None, by))
+        if sequences:
+            found.append(EpisodeTokens(key, sequences))
     return found
+
+
+def _written(
+    sequence: TokenSequence,
+    trained: tuple[TrainingDatum, FloatArray] | None,
+    scored: Mapping[str, Scores],
+) -> SequenceTokens:
+    """Return a sequence for the file; ``trained`` is its datum in a gradient, with the trainer's
+    logprobs."""
+    sampled_T = np.asarray(sequence.turns[1:], np.int64) != NOT_SAMPLED
+    trainer_S, advantages_S = np.full(int(sampled_T.sum()), np.nan), np.zeros(int(sampled_T.sum()))
+    weight: float | None = None
+    if trained is not None:
+        datum, trainer_T = trained
+        mask_T = np.zeros(len(sampled_T), np.bool_)
+        mask_T[: len(datum.mask_T)] = datum.mask_T  # it may be trimmed
+        trainer_S[mask_T[sampled_T]] = trainer_T[datum.mask_T]
+        advantages_S[mask_T[sampled_T]] = (datum.advantages_T / datum.folded)[datum.mask_T]
+        weight = datum.weight * datum.folded
+    known = {scorer: scores.at(np.flatnonzero(sampled_T)) for scorer, scores in scored.items()}
+    topk = next((one for one in known.values() if one.tokens_TK.shape[1]), None)
+    return SequenceTokens(
+        sequence.tokens,
+        [(reply.turn, max(reply.begin, 1), reply.end) for reply in sequence.replies.values()],
+        np.asarray(sequence.logprobs[1:], np.float64)[sampled_T].tolist(),
+        trainer_S.tolist(),
+        advantages_S.tolist(),
+        weight,
+        {scorer: scores.logprobs_T.tolist() for scorer, scores in known.items()},
+        None
+        if topk is None
+        else (topk.tokens_TK.tolist(), topk.shares_TK.tolist(), topk.mass_T.tolist()),
+    )

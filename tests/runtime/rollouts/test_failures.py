@@ -15,7 +15,7 @@ from rlc.envs.gem.guess import GuessSource
 from rlc.plan.environments import EnvPlan, RewardPlan, RolloutsPlan
 from rlc.plan.records import Plan
 from rlc.runtime.records import Rollout, RunError, Turn
-from rlc.runtime.stages.train import trainable_rollouts
+from rlc.runtime.stages.computation import trainable_rollouts
 
 TURN = Turn([1], [2], [-0.1], "", "", 1.0, "stop")
 

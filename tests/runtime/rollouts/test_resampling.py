@@ -19,7 +19,7 @@ from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.rollouts.batches import PlannedGroups, is_constant, replaced_groups, whole
 from rlc.runtime.rollouts.tasks import SPARES, Task
-from rlc.runtime.stages.train import trainable_rollouts
+from rlc.runtime.stages.computation import trainable_rollouts
 
 TURN = Turn([1], [2], [0.0], "", "", None, "stop")
 

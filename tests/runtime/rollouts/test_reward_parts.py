@@ -10,7 +10,7 @@ from rlc.algo.advantages import compute_advantages
 from rlc.plan.environments import RewardPlan
 from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.rollouts.credit import credited_components
-from rlc.runtime.stages.train import labelled_episodes
+from rlc.runtime.stages.computation import labelled_episodes
 
 SUM = RewardPlan("sum", None, None, None)
 

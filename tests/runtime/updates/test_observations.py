@@ -21,7 +21,7 @@ from rlc.plan.stages import PolicyGradient, Training
 from rlc.pricing.tokens import step_tokens
 from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.updates.datums import episode_datums, minibatches, rollout_datums
-from rlc.runtime.updates.optimizer import submit
+from rlc.runtime.updates.optimizer import submit_gradients
 
 pytestmark = pytest.mark.plain
 
@@ -100,7 +100,10 @@ def test_the_gradient_is_that_of_the_loss_and_the_likelihood(
     async def gradient() -> tuple[np.ndarray, np.ndarray]:
         training = await open_plain(tmp_path).create_lora_training_client("tiny", seed=1)
         await asyncio.gather(
-            *(one.output for one in (await submit(training, stage, 1, [minibatch])).submitted)
+            *(
+                one.output
+                for one in (await submit_gradients(training, stage, 1, [minibatch])).submitted
+            )
         )
         assert training.gradient is not None
         return training.weights, training.gradient

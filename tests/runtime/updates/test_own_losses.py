@@ -22,7 +22,7 @@ from rlc.catalog.index import known_loss, loss_traits
 from rlc.plan.parts import LossPlan
 from rlc.plan.stages import Training
 from rlc.runtime.updates.datums import Minibatch, TrainingDatum
-from rlc.runtime.updates.optimizer import UpdateResult, finish, open_loss, submit
+from rlc.runtime.updates.optimizer import UpdateResult, finish_updates, open_loss, submit_gradients
 from rlc.service.engine import open_engine
 from rlc.service.hosted.endpoint import Endpoint
 from rlc.service.hosted.service import HostedService
@@ -109,8 +109,8 @@ async def updated(
     training = await service.create_lora_training_client(model, rank=4, seed=7)
     data = await near(training, datums(weights), apart)
     own = await open_loss(service, stage, lambda _: None)
-    pending = await submit(training, stage, 1, [Minibatch(data, loss.config)], own)
-    result = await finish(training, stage, 1, [pending])
+    pending = await submit_gradients(training, stage, 1, [Minibatch(data, loss.config)], own)
+    result = await finish_updates(training, stage, 1, [pending])
     plain = LossPlan("cross_entropy", {})
     output = await training.forward([datum.to_tinker(plain) for datum in data], plain.name)
     rows = [row["logprobs"].to_numpy() for row in output.loss_fn_outputs]

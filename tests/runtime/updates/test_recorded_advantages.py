@@ -19,7 +19,7 @@ from rlc.algo.advantages import compute_advantages
 from rlc.plan.stages import Training
 from rlc.runtime.records import Rollout, Turn
 from rlc.runtime.rollouts.credit import episode_credit
-from rlc.runtime.stages.train import labelled_episodes, trainable_rollouts
+from rlc.runtime.stages.computation import labelled_episodes, trainable_rollouts
 
 DATA = ROOT / "tests" / "algo" / "data"
 RECORDED = json.loads((DATA / "recorded_rollouts.json").read_text(encoding="utf-8"))
