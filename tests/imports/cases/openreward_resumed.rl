@@ -5,13 +5,12 @@
 
 model policy {
   # in place of "Qwen/Qwen3-30B-A3B", which the hosted service no longer trains (since 2026-06-12)
-  base           = "Qwen/Qwen3.6-35B-A3B"
-  lora_rank      = 8
+  base      = "Qwen/Qwen3.6-35B-A3B"
+  lora_rank = 8
   # the trainer starts its steps anew; a state of "Qwen/Qwen3-30B-A3B", which fits no other model:
   # remove it, or give one that fits
-  weights        = "tinker://run-id/weights/checkpoint_000050"
-  with_optimizer = true
-  renderer       = qwen3_5_disable_thinking  # thinking: false
+  weights   = state("tinker://run-id/weights/checkpoint_000050")
+  renderer  = qwen3_5_disable_thinking  # thinking: false
 }
 
 # rollout_timeout: the trainer's default
