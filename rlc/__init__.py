@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         replay,
         run,
         sweep,
+        test,
     )
     from rlc.errors import Error
     from rlc.models.model import Model, model, resume
@@ -54,6 +55,7 @@ else:
         __name__,
         """
         api: Explanation Recipe RecipeError audit explain grade load load_plan replay run sweep
+            test
         errors: Error
         models.model: Model model resume
         plan.records: Plan
@@ -91,6 +93,7 @@ __all__ = [
     "resume_sweep",
     "run",
     "sweep",
+    "test",
 ]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from rlc.errors import Error
-from rlc.lang import STDIN, read_source
+from rlc.lang import STDIN, read_source, recipe_files
 
 if TYPE_CHECKING:
     from rlc.compile import CompileResult, Sweep
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rlc.models import TrainedSummary
     from rlc.plan import Plan
     from rlc.pricing.critical_path import Latencies
-    from rlc.proof import GroupGrade, RecipeAudit
+    from rlc.proof import GroupGrade, RecipeAudit, RecipeTestResults
     from rlc.replays import Replay
     from rlc.runtime import Observer
     from rlc.sweeps import SweepObserver, SweepSummary
@@ -518,6 +518,33 @@ def replay(
     if isinstance(settings, Mapping):
         settings = [f"{name}={written(value)}" for name, value in settings.items()]
     return replay_step(Path(run), step, tuple(settings), stage, gradient, bisect)
+
+
+def test(
+    *paths: str | os.PathLike[str],
+    keyword: str = "",  # noqa: PT028 (no test of rlc)
+) -> RecipeTestResults:
+    """Run the tests of recipes, as `rlc test` does; no model is asked but the tiny one.
+
+    Args:
+        paths: recipes, or folders of them.
+        keyword: what has to stand in ``PATH::NAME`` of a test; by default all run.
+
+    Returns:
+        The results, true if none failed: each of the ``results`` has ``recipe``, ``name``,
+        ``state``, ``findings``, ``why`` it was skipped, and ``seconds``. A recipe with errors is
+        one that failed, without a name. A folder without tests has none.
+
+    Raises:
+        rlc.Error: a folder has no recipe.
+
+    Example::
+
+        assert rlc.test("recipes", keyword="strict")
+    """
+    from rlc.proof import run_recipe_tests
+
+    return run_recipe_tests(recipe_files([os.fspath(path) for path in paths]), keyword)
 
 
 def is_saved_plan(path: str | os.PathLike[str]) -> bool:

@@ -224,6 +224,54 @@ SWEEP_FIELDS = (
     Param("budget", "budget", "most to spend on all of it; by default no limit", DEFAULT_BUDGET),
 )
 
+TEST_STEPS = 3  # updates of a rehearsal where a test says nothing else
+
+TEST_FIELDS = (
+    optional("env", "env", "where the replies are given; by default none"),
+    Param(
+        "task",
+        "task",
+        "a row of your own, `{ question = …, answer = … }`, or the number of a task of the "
+        "environment, from 0",
+        0,
+    ),
+    Param(
+        "replies",
+        "string",
+        "what a scripted model replies, one turn after the other",
+        (),
+        many=True,
+    ),
+    Param(
+        "judge",
+        "any",
+        "what judges score in place of their models, from 0 to 1: a number for all, a record by "
+        "judge, or a list in the order in which `expect` names replies",
+        None,
+    ),
+    optional(
+        "rehearse",
+        "stage",
+        "a stage to run on the tiny model, with those that it needs and its evaluations",
+    ),
+    count("steps", "number of updates of the rehearsal", TEST_STEPS, high=1_000),
+    Param("within", "duration", "most that the rehearsal may take", 60, above=0),
+    Param("expect", "expectation", "what has to hold, in a list", many=True),
+)
+
+# How an episode ends: by itself, at a limit, or not within the replies of a test.
+ENDS = ("done", "truncated", "turns", "context", "prompt", "tokens", "form", "failed", "unfinished")
+
+# What an expectation of a test may name of an episode; each may be called with the replies.
+EPISODE_VALUES = (
+    Param("reward", "float", "what an episode is rewarded with; `reward.format`: a component"),
+    Param("turns", "int", "number of replies until the episode ended"),
+    word("end", "how the episode ended; `unfinished`: it goes on after the last reply", ENDS),
+    Param("prompt", "string", "the text that the model sees first"),
+    Param("transcript", "string", "the text of the whole episode, prompt and replies included"),
+)
+CONTAINS, LACKS, NEEDS = "contains", "lacks", "needs"
+
 LOSS_FIELDS = (
     Param("token", "expression", "a loss for each sampled token, added up by `aggregate`", None),
     Param("sequence", "expression", "a loss for each sequence, which counts like a token's", None),
@@ -251,7 +299,7 @@ EXPRESSION_KINDS: Mapping[str, ExpressionKind] = {
     "preference_loss": "preference",
 }
 OWN_LOSSES = ("loss", "preference_loss")
-EVAL, SWEEP, EXPECT = "eval", "sweep", "expect"
+EVAL, SWEEP, EXPECT, TEST = "eval", "sweep", "expect", "test"
 
 DECLARATIONS = {
     item.kind: item
@@ -320,7 +368,7 @@ DECLARATIONS = {
             EVAL,
             "an evaluation",
             EVAL_FIELDS,
-            aliases="evaluate evaluation test benchmark",
+            aliases="evaluate evaluation benchmark",
             noun="an evaluation",
             traits=StageTraits(),
             example="model = main\nenv = guess\nsamples = 8\nevery = 20\n"
@@ -354,6 +402,16 @@ DECLARATIONS = {
             "what is checked before the run, or after it",
             aliases="assert require ensure check",
             form="expect main.cost.high < $20",
+        ),
+        Declaration(
+            TEST,
+            "what `rlc test` checks: what replies earn, what the plan says, what a rehearsal does",
+            TEST_FIELDS,
+            aliases="tests spec unittest testcase",
+            noun="a test",
+            reusable=False,
+            example='env = guess\nexpect = [reward("five") < 0, contains(prompt, "1 and 10"), '
+            'main.loss.name == "importance_sampling", job.cost.high < $20]',
         ),
         Declaration(
             "preference_loss",

@@ -133,6 +133,8 @@ KINDS = {
         Kind("axis", "values to try", "[1e-5, 4e-5]", as_is="list", nameable=False),
         Kind("measure", "a metric of a stage", "heldout.pass_at_1", nameable=False),
         Kind("search", "a search", "grid()", apart=True),
+        Kind("task", "a task", '{ question = "2 + 2?" }', as_is="record", nameable=False),
+        Kind("expectation", "an expectation", 'reward("4") == 1', nameable=False),
     )
 }
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rlc.check.expectations import *
     from rlc.check.notes import *
     from rlc.check.rules import *
+    from rlc.check.rules.recipe_tests import *
     from rlc.check.rules.run import *
     from rlc.check.scalars import *
     from rlc.check.scope import *
@@ -25,13 +26,14 @@ else:
         """
         amendments: Amendment filled nodes_in
         expectations: CheckedExpectation report_expectations
-        notes: AXIS Annotations Annotator Arguments EXPRESSION KEYS_ARE_NAMES MEASURE Note Role
-            STAGE_OF_SWEEP WrittenDefault field_of fields_of
+        notes: AXIS Annotations Annotator Arguments EXPECTATION EXPRESSION KEYS_ARE_NAMES MEASURE
+            Note Role STAGE_OF_SWEEP WrittenDefault field_of fields_of
         rules: check_plan
+        rules.recipe_tests: CheckedTest ValueComparison OfEpisode OfPlan CheckedCase same_tasks
         rules.run: report_budgets report_evaluations report_services report_states
         scalars: WORD bounds
         scope: NAMEABLE NamedDecl is_made known_values
-        stages: CheckedStage TAKEN
+        stages: CheckedStage TAKEN needed
         sweeps: Axis CheckedSweep
         values: UnknownValue Value settle
         """,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from rlc.catalog import STAGES, SWEEP
+from rlc.catalog import STAGES, SWEEP, TEST
 from rlc.check.evaluate import Evaluator
 from rlc.check.rules import run_rules
 from rlc.check.scope import NamedDecl, Scope, collect, is_made
@@ -16,18 +16,20 @@ from rlc.records import field, frozen
 
 if TYPE_CHECKING:
     from rlc.check.expectations import CheckedExpectation
+    from rlc.check.rules.recipe_tests import CheckedTest
     from rlc.check.sweeps import CheckedSweep
     from rlc.data import Reader
 
 
 @frozen(eq=False)
 class Analysis:
-    """The stages of a recipe, each after those whose weights it needs, its sweeps and expectations,
-    as far as they can be read, and the values of its declarations."""
+    """The stages of a recipe, each after those whose weights it needs, its sweeps, expectations and
+    tests, as far as they can be read, and the values of its declarations."""
 
     stages: tuple[CheckedStage, ...]
     sweeps: tuple[CheckedSweep, ...] = ()
     expectations: tuple[CheckedExpectation, ...] = ()
+    tests: tuple[CheckedTest, ...] = ()
     values: Mapping[str, Value | None] = field(factory=dict)
 
     @property
@@ -65,7 +67,7 @@ def analyse(
             stages[decl.name.id] = known.get(decl.name.id) or check_stage(
                 decl, evaluator, stages, found, reader
             )
-        elif decl.kind.id != SWEEP:
+        elif decl.kind.id not in (SWEEP, TEST):
             evaluator.declared(decl)
     for decl in templates.values():
         if decl.kind.id in STAGES and (whole := _alone(decl, evaluator)) is not None:
@@ -85,6 +87,12 @@ def analyse(
         from rlc.check.expectations import check_expectations  # most recipes have none
 
         expectations = check_expectations(scope.expectations, evaluator, stages, found)
+    tests: tuple[CheckedTest, ...] = ()
+    own = [decl for decl in scope.in_order if decl.span.source is recipe.span.source]
+    if tested := [decl for decl in own if isinstance(decl, BlockDecl) and decl.kind.id == TEST]:
+        from rlc.check.rules.recipe_tests import check_tests  # most recipes have none
+
+        tests = check_tests(tested, evaluator, stages, found, reader)
     written = [stages[decl.name.id] for decl in scope.in_order if decl.name.id in stages]
     ordered = _in_order(written, stages, found)
     parts = {stage.name: (stage.parts, stage.origins) for stage in ordered}
@@ -98,7 +106,7 @@ def analyse(
         if templates:
             report_unused_parameters(scope, found)
         _report_trained_twice(ordered, found)
-    return Analysis(tuple(ordered), tuple(sweeps), expectations, evaluator.values)
+    return Analysis(tuple(ordered), tuple(sweeps), expectations, tests, evaluator.values)
 
 
 def report_no_stage(span: Span, found: Diagnostics) -> None:
@@ -147,7 +155,7 @@ def _report_unused(scope: Scope, recipe: Recipe, found: Diagnostics) -> None:
         return
     for decl in [*scope.in_order, *scope.templates.values()]:
         own = decl.span.source is recipe.span.source
-        runs = decl.kind.id in STAGES and decl.parameters is None
+        runs = (decl.kind.id in STAGES and decl.parameters is None) or decl.kind.id == TEST
         if own and decl.name.id not in scope.used and not runs:
             message = f"`{decl.name.id}` is declared but never used"
             found.warning("RL0114", decl.name.span, message, "use it, or remove it")

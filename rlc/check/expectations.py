@@ -91,7 +91,7 @@ def check_expectations(
     found: Diagnostics,
 ) -> tuple[CheckedExpectation, ...]:
     """Return the expectations that can be read, after a report of what is wrong with the others."""
-    reader, known = _Reader(evaluator, stages, found), dict[str, CheckedExpectation]()
+    reader, known = ExpectationReader(evaluator, stages, found), dict[str, CheckedExpectation]()
     for decl in written:
         one = reader.read(decl)
         if one is None:
@@ -129,7 +129,7 @@ class _Sum:
 
 
 @frozen(eq=False)
-class _Reader:
+class ExpectationReader:
     """``stages`` are the declared ones that run."""
 
     evaluator: Evaluator
@@ -146,7 +146,7 @@ class _Reader:
             advice = "name the value that it decides, such as `main.optimizer.learning_rate`"
             self.found.error("RL0671", span, message, advice)
             return None
-        left = self._find(comparison.left)
+        left = self.find(comparison.left)
         right = None if left is None else self._sum(comparison.right)
         if left is None or right is None or not self._units_fit(left, right, comparison):
             return None
@@ -178,7 +178,7 @@ class _Reader:
     def _sum(self, expr: Expr) -> _Sum | None:
         match expr:
             case Name() | Attribute() if self._is_path(expr):
-                one = self._find(expr)
+                one = self.find(expr)
                 return None if one is None else _Sum(one.quantity.unit, 0.0, [(1.0, one)])
             case Negative():
                 inner = self._sum(expr.operand)
@@ -271,7 +271,7 @@ class _Reader:
             return decl is None or decl.kind.id != "param"
         return isinstance(expr, Attribute)
 
-    def _find(self, expr: Name | Attribute) -> NamedQuantity | None:
+    def find(self, expr: Name | Attribute) -> NamedQuantity | None:
         """Return what a path names; None after a report, here or of the stage that it names."""
         head, *rest = names = _names(expr)
         inside, scope = ".".join(name.id for name in rest), self.evaluator.scope

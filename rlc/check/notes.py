@@ -14,8 +14,10 @@ from typing import Any, Literal, NamedTuple
 from rlc.algo import Input, Operation
 from rlc.catalog import (
     DECLARATIONS,
+    EPISODE_VALUES,
     KINDS,
     SWEEP,
+    TEST,
     Builtin,
     Declaration,
     Param,
@@ -32,6 +34,7 @@ from rlc.lang import (
     Amend,
     Argument,
     Attribute,
+    Binary,
     BlockDecl,
     Bool,
     Call,
@@ -75,8 +78,9 @@ Role = Literal[
 ]
 What = Declaration | Param | Builtin | NamedDecl | Operation | Input
 
-# Types of the fields of sweeps, and of expressions.
+# Types of the fields of sweeps and tests, and of expressions.
 STAGE_OF_SWEEP, AXIS, MEASURE, EXPRESSION = "stage", "axis", "measure", "expression"
+EXPECTATION, TASK = "expectation", "task"
 KEYS_ARE_NAMES = (AXIS, "teacher")  # the keys of a record for one of these are names of the recipe
 _ANY = Param("value", "any", "a value")
 
@@ -237,7 +241,7 @@ class Annotator:
             self._expressions(decl, known)
             return
         owner = Owner(known.kind, "", "field", decl.name.span, unread=decl.unread)
-        value = self._swept if known.kind == SWEEP else self.evaluator.value
+        value = self._looked_up if known.kind in (SWEEP, TEST) else self.evaluator.value
         bind(decl.fields, known.fields, owner, value, self.notes)
 
     def _expressions(self, decl: Any, known: Declaration) -> None:
@@ -255,7 +259,8 @@ class Annotator:
             decl = evolve(decl, fields=(*decl.fields, result))
         self.evaluator.made(decl)
 
-    def _swept(self, expr: Expr, want: Param) -> Value | None:
+    def _looked_up(self, expr: Expr, want: Param) -> Value | None:
+        """Note a field of a sweep or a test, most of which name something."""
         if isinstance(expr, UnknownValue):
             self.notes.note("hole", expr.span, want=want)
         elif want.type == AXIS:
@@ -265,6 +270,12 @@ class Annotator:
             self._measure(expr, want)
         elif want.type == STAGE_OF_SWEEP:
             self._refer(expr)
+        elif want.type == EXPECTATION:
+            one = evolve(want, many=False)
+            for item in expr.items if isinstance(expr, ListExpr) else (expr,):
+                self._expected(item, one)
+        elif want.type == TASK:
+            self.evaluator.scalars.plain(expr, want)
         else:
             return self.evaluator.value(expr, want)
         return None
@@ -299,8 +310,27 @@ class Annotator:
             if (part := getattr(expr, name, None)) is not None:
                 self._measure(part, want)
 
+    def _expected(self, expr: Expr, want: Param) -> None:
+        """Note an expectation of a test: `reward.format("4") == 1`, `main.cost.high < $20`."""
+        if isinstance(expr, Binary):
+            self._expected(expr.left, want)
+            self._expected(expr.right, want)
+            return
+        func = expr.func if isinstance(expr, Call) else expr
+        head = func.value if isinstance(func, Attribute) else func
+        param = field_of(EPISODE_VALUES, head.id) if isinstance(head, Name) else None
+        if param is not None and not self._is_declared(head):
+            self.notes.note("input", head.span, param, want)
+        elif not isinstance(expr, Call):
+            self._measure(expr, want)
+        for argument in expr.args if isinstance(expr, Call) else ():
+            self._expected(argument.value, want)
+
+    def _is_declared(self, expr: Expr) -> bool:
+        return isinstance(expr, Name) and expr.id in self.declared
+
     def _refer(self, expr: Expr) -> None:
-        if isinstance(expr, Name) and expr.id in self.declared and not self.notes.has(expr):
+        if isinstance(expr, Name) and self._is_declared(expr) and not self.notes.has(expr):
             self.notes.note("reference", expr.span, self.declared[expr.id])
 
     def _rest(self, decl: Decl) -> None:

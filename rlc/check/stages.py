@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rlc.catalog import (
     DECLARATIONS,
     DEFAULT_SAMPLING,
+    EVAL,
     find_builtin,
     preference_losses,
     preference_traits,
@@ -411,3 +412,15 @@ def _with_rollouts(env: Any, given: Mapping[str, Value | None], defaults: Value)
     if isinstance(env.rollouts, Value):
         rollouts = evolve(env.rollouts, data=rollouts)
     return evolve(env, rollouts=rollouts)
+
+
+def needed(stages: Sequence[CheckedStage], of: str) -> tuple[CheckedStage, ...]:
+    """Return a stage with its evaluations, and all stages whose weights these need."""
+    by_name = {stage.name: stage for stage in stages}
+    evaluations = [s.name for s in stages if s.decl.kind.id == EVAL and s.parts.get("after") == of]
+    names, waiting = set[str](), [of, *evaluations]
+    while waiting:
+        names.add(name := waiting.pop())
+        needs = by_name[name].needs if name in by_name else ()
+        waiting += [earlier for earlier in needs if earlier not in names]
+    return tuple(stage for stage in stages if stage.name in names)

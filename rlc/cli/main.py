@@ -22,6 +22,7 @@ COMMANDS = {
     "explain": "recipes.explain",
     "grade": "recipes.grade",
     "audit": "recipes.audit",
+    "test": "recipes.test",
     "run": "jobs.run",
     "sweep": "jobs.sweep",
     "runs": "jobs.runs",

@@ -222,6 +222,16 @@ def audit(recipe: str, env: str | None = None) -> dict[str, Any]:
 
 
 @_tool(reads=False)
+def test(path: str, keyword: str = "") -> dict[str, Any]:  # noqa: PT028 (a tool)
+    """Run the tests that a recipe, or each recipe in a folder, declares: what replies earn, what
+    the plan says, what a rehearsal does. `keyword` selects those with it in PATH::NAME. Each
+    failure has its place, what was given, expected and found. Nothing is paid for; graders and
+    environments of the recipes' own are run.
+    """
+    return rlc.test(path, keyword=keyword).to_dict()
+
+
+@_tool(reads=False)
 async def run(plan: str, wait_seconds: float = 30) -> dict[str, Any]:
     """Run a saved plan, once, if a person has approved it; a rehearsal that costs nothing needs no
     approval. Returns after `wait_seconds` at most, or when the run has ended; it goes on in a

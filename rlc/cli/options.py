@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rlc.cli.output import UsageError
 from rlc.errors import Error
 
 if TYPE_CHECKING:
@@ -93,18 +91,3 @@ def changes_plan(args: argparse.Namespace) -> bool:
     """Return whether any option decides something about the plan."""
     given = args.overrides, args.weights, args.rehearse, args.service
     return any(given) or args.seed is not None
-
-
-def recipe_files(paths: Iterable[str]) -> list[str]:
-    """Return files and the recipes in folders, each once. Raise UsageError if a folder has none."""
-    files: list[str] = []
-    for path in paths:
-        found = [] if os.path.isdir(path) else [path]
-        for folder, subfolders, names in os.walk(path):
-            subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-            recipes = (os.path.join(folder, n) for n in sorted(names) if n.endswith(".rl"))
-            found += [name.removeprefix(f".{os.sep}") for name in recipes]
-        if not found:
-            raise UsageError(f"no recipe (*.rl) in {path}")
-        files += found
-    return list(dict.fromkeys(files))

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rlc.catalog import TEST
 from rlc.check import (
     CheckedStage,
     report_budgets,
@@ -21,7 +22,7 @@ from rlc.plan import Plan, build_graph
 from rlc.records import evolve, frozen
 
 if TYPE_CHECKING:
-    from rlc.check import CheckedExpectation
+    from rlc.check import CheckedExpectation, CheckedTest
     from rlc.compile.sweeps import Sweep
     from rlc.data import Reader
 
@@ -34,13 +35,15 @@ Overrides = Mapping[str, str] | Collection[str]
 @frozen(eq=False)
 class CompileResult:
     """The result of a compilation. ``plan`` is None if there are errors or no stages; ``sweeps``
-    are those of the recipe, if there are no errors. ``unmet`` is what the plan would be if it did
-    not fail an expectation, which is its only error: it can be explained, and is not run."""
+    and ``tests`` are those of the recipe, if there are no errors. ``unmet`` is what the plan would
+    be if it did not fail an expectation, which is its only error: it can be explained, and is not
+    run."""
 
     plan: Plan | None
     diagnostics: Diagnostics
     sweeps: tuple[Sweep, ...] = ()
     unmet: Plan | None = None
+    tests: tuple[CheckedTest, ...] = ()
 
 
 def load(
@@ -74,7 +77,7 @@ def load(
         return variants.on_service(plan, service) if service is not None else plan
 
     sweeps = tuple(sweep.finished(finish, rehearse) for sweep in compiled.sweeps)
-    return _result(finish(plan), found, sweeps)
+    return _result(finish(plan), found, sweeps, compiled.tests)
 
 
 def check(
@@ -102,10 +105,10 @@ def compile_source(
     :func:`load` says whether the plan can run there."""
     analysis, sweeps, found = _checked(source, overrides, folder, reader, seed, read, service)
     if analysis is None or not analysis.stages:
-        return CompileResult(None, found)
+        return CompileResult(None, found, tests=() if analysis is None else analysis.tests)
     origin, first = "default" if seed is None else "--seed", DEFAULT_SEED if seed is None else seed
     given = analysis.stages, analysis.expectations
-    return _result(_plan(source.name, *given, first, origin, reader), found, sweeps)
+    return _result(_plan(source.name, *given, first, origin, reader), found, sweeps, analysis.tests)
 
 
 def _on_service(stages: Sequence[CheckedStage], service: str, recipe: str) -> list[CheckedStage]:
@@ -115,9 +118,14 @@ def _on_service(stages: Sequence[CheckedStage], service: str, recipe: str) -> li
     return [evolve(stage, moved=moved) for stage in stages]
 
 
-def _result(plan: Plan, found: Diagnostics, sweeps: tuple[Sweep, ...]) -> CompileResult:
+def _result(
+    plan: Plan,
+    found: Diagnostics,
+    sweeps: tuple[Sweep, ...],
+    tests: tuple[CheckedTest, ...] = (),
+) -> CompileResult:
     unmet = found.has_errors
-    return CompileResult(None if unmet else plan, found, sweeps, plan if unmet else None)
+    return CompileResult(None if unmet else plan, found, sweeps, plan if unmet else None, tests)
 
 
 def _plan(
@@ -168,6 +176,8 @@ def _checked(
         from rlc.compile.overrides import apply_overrides  # most checks have none
 
         recipe = apply_overrides(recipe, overrides, folder, found)
+        # Tests are of the recipe as it is written: another value may be what they rule out.
+        recipe = evolve(recipe, decls=tuple(d for d in recipe.decls if d.kind.id != TEST))
     analysis = analyse(recipe, found, reader)
     if found.has_errors or not analysis.complete:
         return None, (), found

@@ -9,7 +9,7 @@ from math import prod
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog import DEFAULT_BUDGET, EVAL, STAGES, SWEEP
+from rlc.catalog import DEFAULT_BUDGET, STAGES, SWEEP, TEST
 from rlc.check import (
     TAKEN,
     Axis,
@@ -17,6 +17,7 @@ from rlc.check import (
     CheckedSweep,
     NamedDecl,
     known_values,
+    needed,
     report_budgets,
 )
 from rlc.check.analyse import Analysis, analyse
@@ -76,7 +77,7 @@ class TrialCompiler:
     def __init__(
         self, recipe: Recipe, own: Analysis, reader: Reader | None, known: Diagnostics
     ) -> None:
-        decls = tuple(decl for decl in recipe.decls if decl.kind.id != SWEEP)
+        decls = tuple(decl for decl in recipe.decls if decl.kind.id not in (SWEEP, TEST))
         self._recipe, self._reader = evolve(recipe, decls=decls), reader
         self._known = {(item.code, item.span, item.message) for item in known}
         named = {decl.name.id: decl for decl in decls if isinstance(decl, BlockDecl | ValueDecl)}
@@ -274,17 +275,6 @@ def expression(axis: Axis, text: str) -> Expr:
     number = float(text) if not text.lstrip("-").isdecimal() else int(text)
     value = Number(axis.place, abs(number))
     return Negative(axis.place, value) if number < 0 else value
-
-
-def needed(stages: Sequence[CheckedStage], of: str) -> tuple[CheckedStage, ...]:
-    """Return a stage with its evaluations, and all stages whose weights these need."""
-    by_name = {stage.name: stage for stage in stages}
-    evaluations = [s.name for s in stages if s.decl.kind.id == EVAL and s.parts["after"] == of]
-    names, waiting = set[str](), [of, *evaluations]
-    while waiting:
-        names.add(name := waiting.pop())
-        waiting += [earlier for earlier in by_name[name].needs if earlier not in names]
-    return tuple(stage for stage in stages if stage.name in names)
 
 
 def checked_sweeps(

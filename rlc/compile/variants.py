@@ -43,6 +43,7 @@ from rlc.plan import (
     Table,
     Training,
     build_graph,
+    is_training,
 )
 from rlc.plan.leaves import leaves, models_of, needed_stages, with_each
 from rlc.records import evolve
@@ -124,7 +125,25 @@ MAX_TASKS, MAX_SAMPLES = 4, 4
 
 def rehearse(plan: Plan) -> Plan:
     """Return a rehearsal of a plan; what is changed has ``--rehearse`` as its provenance."""
-    stages = tuple(_stage(stage) for stage in plan.stages)
+    return _rehearsal(plan, tuple(_stage(stage) for stage in plan.stages))
+
+
+def rehearse_stage(plan: Plan, name: str, steps: int, names: Collection[str]) -> Plan:
+    """Return a rehearsal of some of the stages, in which the one of this name takes so many steps.
+    What is on the tiny model already keeps its sizes."""
+
+    def small(stage: StagePlan) -> StagePlan:
+        short = stage if stage.model.base == TINY else _stage(stage)
+        if not (is_training(stage) and is_training(short)):
+            return short
+        most = steps if stage.name == name else MAX_STEPS
+        return evolve(short, steps=min(stage.steps, most), track=(), budget=DEFAULT_BUDGET)
+
+    part = only(evolve(plan, expectations=()), names)
+    return _rehearsal(part, tuple(map(small, part.stages)))
+
+
+def _rehearsal(plan: Plan, stages: tuple[StagePlan, ...]) -> Plan:
     provenance = dict(plan.provenance)
     for before, after in zip(plan.stages, stages, strict=True):
         path = f"stages.{before.name}"

@@ -37,7 +37,7 @@ else:
         formatter: format_expression format_text
         imports: Read resolve_imports
         pages: page render_page
-        read: MAX_BYTES STDIN read_source write_text
+        read: MAX_BYTES STDIN read_source recipe_files write_text
         render: finding_dicts render_github render_json render_sarif
         secrets: is_variable masked
         source: Source Span printable

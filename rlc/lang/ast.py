@@ -130,7 +130,7 @@ class Parameter(Node):
 
 @frozen
 class BlockDecl(Node):
-    """``kind name(parameters) { fields }``: model, train, sft, eval, loss, sweep.
+    """``kind name(parameters) { fields }``: model, train, sft, eval, loss, sweep, test.
 
     ``parameters`` is None without parentheses. ``unread`` names fields that are there but
     malformed: reported, and not missing.

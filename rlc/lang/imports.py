@@ -12,6 +12,7 @@ from rlc.lang.source import Source
 from rlc.lang.syntax import parse
 from rlc.records import define, evolve, field
 
+TEST = "test"
 RUNS = ("sft", "preference", "train", "eval")  # what only the recipe itself may declare
 
 # Reads a file as :func:`rlc.lang.read.read_source` does, or as an editor has it.
@@ -24,7 +25,8 @@ def resolve_imports(recipe: Recipe, found: Diagnostics, read: Read = read_source
     A path is relative to the file that it stands in. Each file is read once, however often it is
     imported. What is wrong in an imported file is reported there.
     """
-    loader = _Loader(found, {os.path.realpath(recipe.span.source.name)}, read)
+    tests_alone = all(decl.kind.id in ("import", TEST) for decl in recipe.decls)
+    loader = _Loader(found, {os.path.realpath(recipe.span.source.name)}, read, tests_alone)
     decls = loader.expand(recipe)
     return evolve(recipe, decls=tuple(decls), unread=recipe.unread | loader.unread)
 
@@ -34,6 +36,7 @@ class _Loader:
     found: Diagnostics
     seen: set[str]
     read: Read
+    tests_alone: bool  # then the stages of what it imports are what it tests
     unread: frozenset[str] = frozenset()
     open: list[str] = field(factory=list)
 
@@ -75,7 +78,7 @@ class _Loader:
         for stage in decls:
             if not isinstance(stage, BlockDecl | ValueDecl) or stage.parameters is not None:
                 continue
-            if stage.kind.id in RUNS:
+            if stage.kind.id in RUNS and not self.tests_alone:
                 message = f"an imported file cannot declare the stage `{stage.name.id}`"
                 label = Label(decl.path.span, "imported here")
                 advice = "stages belong to the recipe that is run"

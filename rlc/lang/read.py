@@ -6,8 +6,10 @@ import codecs
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 
+from rlc.errors import Error
 from rlc.lang.diagnostics import Diagnostic, Diagnostics, Severity
 from rlc.lang.source import Source, Span, printable
 
@@ -132,3 +134,24 @@ def _failure(code: str, name: str, message: str, help: str | None) -> Diagnostic
 def _printable(path: str) -> str:
     """Return the path with the characters that a terminal cannot print escaped."""
     return printable(path.encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+class NoRecipeError(Error):
+    """A folder without recipes."""
+
+    exit_status = 2
+
+
+def recipe_files(paths: Iterable[str]) -> list[str]:
+    """Return files and the recipes in folders, each once. Raise NoRecipeError if there are none."""
+    files: list[str] = []
+    for path in paths:
+        found = [] if os.path.isdir(path) else [path]
+        for folder, subfolders, names in os.walk(path):
+            subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+            recipes = (os.path.join(folder, n) for n in sorted(names) if n.endswith(".rl"))
+            found += [name.removeprefix(f".{os.sep}") for name in recipes]
+        if not found:
+            raise NoRecipeError(f"no recipe (*.rl) in {path}")
+        files += found
+    return list(dict.fromkeys(files))

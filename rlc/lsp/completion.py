@@ -15,7 +15,9 @@ from lsprotocol import types
 
 from rlc.algo import INPUTS, Operation, functions_of
 from rlc.catalog import (
+    CONTAINS,
     DECLARATIONS,
+    EPISODE_VALUES,
     EXPECT,
     EXPRESSION_KINDS,
     KINDS,
@@ -31,6 +33,7 @@ from rlc.catalog import (
 )
 from rlc.check import (
     AXIS,
+    EXPECTATION,
     EXPRESSION,
     KEYS_ARE_NAMES,
     MEASURE,
@@ -177,7 +180,9 @@ class _Completion:
         if want.type == EXPRESSION:
             yield from self._expression(start)
         elif want.type == STAGE_OF_SWEEP:
-            yield from self._declared(start, *TRAINING)
+            yield from self._declared(start, *(STAGES if want.name == "rehearse" else TRAINING))
+        elif want.type == EXPECTATION:
+            yield from self._expected(start)
         elif want.type == MEASURE:
             yield from self._declared(start, *STAGES)
             if want.name == EXPECT:
@@ -234,6 +239,15 @@ class _Completion:
         detail = (known.reason or known.doc) if known else None
         return self._item(value, start, Kind.Value, insert, detail=detail, documentation=doc)
 
+    def _expected(self, start: int) -> Items:
+        for param in EPISODE_VALUES:
+            insert = param.name if param.name == "prompt" else f'{param.name}("$0")'
+            yield self._item(param.name, start, Kind.Function, insert, detail=param.doc)
+        doc = "whether a text, or what is needed, contains another"
+        yield self._item(CONTAINS, start, Kind.Function, f"{CONTAINS}($0)", detail=doc)
+        yield from self._declared(start, *STAGES, "model")
+        yield self._item(JOB, start, Kind.Module, detail="all stages together")
+
     def _declared(self, start: int, *kinds: str) -> Items:
         own = self.cursor.decl  # which cannot name itself
         within = own.name.id if isinstance(own, NamedDecl) else ""
@@ -266,9 +280,9 @@ class _Completion:
             if builtin.name.startswith(f"{head}."):  # verl.grpo
                 yield self._builtin(builtin, self.start)
         decl = self.scope.get(head)
-        if want is not None and want.type == MEASURE:
+        if want is not None and want.type in (MEASURE, EXPECTATION):
             after = ".".join([*inner[:-1], ""]).lstrip(".")
-            for name in self._measured(head, decl, want.name == EXPECT):
+            for name in self._measured(head, decl, want.name == EXPECT or want.type == EXPECTATION):
                 if name.startswith(after):
                     yield self._item(name[len(after) :], behind, Kind.Field)
             return

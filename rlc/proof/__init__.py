@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rlc.proof.auditing import *
     from rlc.proof.grading import *
+    from rlc.proof.recipe_tests import *
 else:
     from rlc.doors import door
 
@@ -17,5 +18,6 @@ else:
         """
         auditing: RecipeAudit audit
         grading: EpisodeGrade GroupGrade grade
+        recipe_tests: RecipeTestResult RecipeTestResults run_recipe_tests
         """,
     )

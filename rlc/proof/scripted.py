@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
@@ -40,6 +41,11 @@ class StandInTokenizer:
         self.name_or_path = name
         self._ids = {END: 0}
         self._texts = [END]
+        self._lock = Lock()
+
+    def __deepcopy__(self, _: object) -> StandInTokenizer:
+        """Return itself: a copy for another thread has to know the same tokens."""
+        return self
 
     def encode(self, text: str, **_settings: Any) -> list[int]:
         return [self._id(piece) for piece in _PIECE.findall(text)]
@@ -66,10 +72,11 @@ class StandInTokenizer:
         return len(self._texts)
 
     def _id(self, piece: str) -> int:
-        known = self._ids.setdefault(piece, len(self._texts))
-        if known == len(self._texts):
-            self._texts.append(piece)
-        return known
+        with self._lock:
+            known = self._ids.setdefault(piece, len(self._texts))
+            if known == len(self._texts):
+                self._texts.append(piece)
+            return known
 
 
 class FileTokenizer:

@@ -48,8 +48,8 @@ else:
         journal.metrics: COMPARISONS_FILE METRICS_FILE ROLLOUTS_FILE Record TIMELINE_FILE
             evaluation_results failures_by_cause is_number parse_line read_lines read_metrics
             watched_so_far
-        journal.runs: GONE NOTHING_LEARNT RunInfo StageInfo is_run list_runs read_run version_of
-            what_differs
+        journal.runs: GONE NOTHING_LEARNT RunInfo StageInfo is_run judged_after list_runs read_run
+            version_of what_differs
         records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn Usage read_failures
         rollouts.credit: episode_credit
         rollouts.groups: build_envs play_task

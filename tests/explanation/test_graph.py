@@ -49,7 +49,7 @@ def test_edges_of_earlier_steps_and_between_stages_look_different() -> None:
 
 def test_a_stage_may_be_called_end() -> None:
     """A word of Mermaid's own must not close a box."""
-    text = recipe("quickstart").replace("train main", "train end")
+    text = recipe("quickstart").replace("main", "end")
     assert 'subgraph n_end["train end: 50 steps"]' in render_graph(planned(text), "mermaid")
 
 

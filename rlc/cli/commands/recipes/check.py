@@ -6,9 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from rlc.cli.options import add_set, recipe_files
+from rlc.cli.options import add_set
 from rlc.cli.output import UsageError, has_color, print_diff
-from rlc.lang import Diagnostics
+from rlc.lang import Diagnostics, recipe_files
 
 if TYPE_CHECKING:
     from rlc.data import Reader

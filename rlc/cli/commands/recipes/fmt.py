@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from rlc.cli.options import recipe_files
 from rlc.cli.output import print_diff, print_findings
-from rlc.lang import Diagnostics
+from rlc.lang import Diagnostics, recipe_files
 
 HELP = "lay recipes out the canonical way"
 DESCRIPTION = (
