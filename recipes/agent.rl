@@ -36,3 +36,35 @@ train main {
   steps     = 30
   on_error  = retry(2) then drop
 }
+
+# `rlc test` runs these.
+test the_second_button_opens {
+  env    = doors
+  expect = [
+    reward("<tool_call>\n{\"name\": \"press\", \"arguments\": {\"n\": 2}}\n</tool_call>") == 1,
+    reward(
+      "<tool_call>\n{\"name\": \"press\", \"arguments\": {\"n\": 1}}\n</tool_call>",
+      "<tool_call>\n{\"name\": \"press\", \"arguments\": {\"n\": 2}}\n</tool_call>",
+    )
+      == 0.5,
+    reward("The second one.") == 0,
+    turns("The second one.") == 1,
+  ]
+}
+
+test the_plan {
+  expect = [
+    calls.steps == 300,
+    calls.batch == 8,
+    calls.data.path == "data/openreward_games.jsonl",
+    calls.optimizer.learning_rate == 0.01,
+    calls.optimizer.schedule.warmup == 5,
+    calls.model.base == "tiny",
+    main.steps == 30,
+    main.batch.count == 3,
+    main.batch.size == 16,
+    main.sampling.max_tokens == 72,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "rloo",
+  ]
+}

@@ -29,3 +29,29 @@ train main {
   on_error  = retry(2) then drop
   budget    = $200
 }
+
+# `rlc test` runs these.
+test moves_are_in_a_box {
+  env    = sudoku
+  expect = [
+    contains(prompt, "4x4 grid"),
+    reward("1 1 1") == -0.1,
+    reward("") == -0.1,
+    end("") == done,
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 100,
+    main.batch.count == 256,
+    main.batch.parallel == 64,
+    main.sampling.max_tokens == 512,
+    main.loss.name == "cispo",
+    main.advantage.name == "rebn",
+    main.overlap.max_staleness == 1,
+    main.advantage.args.gamma == 0.9,
+    main.optimizer.learning_rate == 4e-5,
+    main.model.base == "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+  ]
+}

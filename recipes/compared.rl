@@ -31,3 +31,28 @@ train main {
   save      = every(10)
   budget    = $60
 }
+
+# `rlc test` runs these.
+test both_judges_count {
+  env    = essays
+  judge  = [1, 0.5]
+  expect = [
+    reward("long") > reward("short"),
+    reward.brief("long") == 0.2,
+    reward.brief("short") == 0.1,
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 50,
+    main.batch.count == 4,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 512,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "gdpo",
+    main.optimizer.learning_rate == 4e-5,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+  ]
+}

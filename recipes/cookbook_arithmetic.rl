@@ -26,3 +26,24 @@ train main {
   optimizer = adam(1e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8)
   steps     = 20
 }
+
+# `rlc test` runs these.
+test the_sum_counts {
+  env    = sums
+  expect = [reward("91") == 1, reward("90") == 0, contains(prompt, "44 + 47")]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 20,
+    main.batch.count == 100,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 8,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 0.0001,
+    main.optimizer.beta1 == 0.9,
+    main.optimizer.beta2 == 0.95,
+  ]
+}

@@ -32,3 +32,32 @@ train main {
   optimizer = adam(recommended_rate(), beta1 = 0.9, beta2 = 0.95, eps = 1e-8)
   steps     = 4  # each of the eight problems once
 }
+
+# `rlc test` runs these.
+test the_number_in_the_box_counts {
+  env    = arithmetic
+  expect = [
+    reward("\\boxed{126}") == 1,
+    reward("\\boxed{125}") == 0,
+    reward("126") == -0.1,
+    reward("") == -0.1,
+    contains(prompt, "9 trays"),
+    contains(prompt, "6 rows of 5 jars"),
+    contains(prompt, "Write your answer in"),
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 4,
+    main.batch.count == 2,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 512,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.advantage.args.drop_constant == true,
+    main.optimizer.learning_rate == 0.0004905250962784578,
+    main.optimizer.beta1 == 0.9,
+  ]
+}

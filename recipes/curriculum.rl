@@ -23,3 +23,31 @@ train main {
   save      = every(20)
   budget    = $60
 }
+
+# `rlc test` runs these.
+test the_target_has_to_be_reached {
+  env    = numbers
+  expect = [
+    reward("<answer>20 * 50 / 4</answer>") == 0,
+    reward("<answer>50 - 20 + 4</answer>") == 1,
+    reward("<answer>34</answer>") == 0,
+    reward("50 - 20 + 4") == -0.1,
+    reward("") == -0.1,
+    contains(prompt, "20, 50, 4"),
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 100,
+    main.batch.count == 32,
+    main.batch.size == 8,
+    main.batch.resample == 16,
+    main.sampling.max_tokens == 1_024,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+    main.optimizer.learning_rate == 4e-5,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+  ]
+}

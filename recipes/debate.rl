@@ -38,3 +38,33 @@ eval swayed {
   metrics = [win_rate(), mean_reward()]
   first   = true
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    judge.steps == 50,
+    judge.batch.count == 32,
+    judge.batch.size == 8,
+    judge.sampling.max_tokens == 256,
+    judge.loss.name == "importance_sampling",
+    judge.advantage.name == "grpo",
+    debaters.steps == 50,
+    debaters.batch.count == 32,
+    debaters.batch.size == 8,
+    debaters.sampling.max_tokens == 256,
+    debaters.loss.name == "importance_sampling",
+    debaters.advantage.name == "rae",
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    judge.envs.debate.id == "debate:Debate",
+    judge.envs.debate.args.args.questions == "data/debate.jsonl",
+    judge.envs.debate.rollouts.group == 8,
+    judge.envs.debate.rollouts.max_tokens == 256,
+    judge.envs.debate.rollouts.max_turns == 2,
+    judge.envs.debate.play.opponent.model.base == "Qwen/Qwen3.5-4B",
+    judge.envs.debate.play.opponent.model.lora_rank == 32,
+  ]
+}

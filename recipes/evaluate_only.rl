@@ -33,3 +33,25 @@ eval games {
   sampling = sample(max_tokens = 16)
   metrics  = [mean_reward(), pass_at(1), pass_at(8), any_at(8)]
 }
+
+# `rlc test` runs these.
+test guesses_are_answered {
+  env    = guess
+  expect = [
+    contains(prompt, "between 1 and 10"),
+    contains(prompt, "within 4 turns"),
+    end("\\boxed{0}") == done,
+    contains(transcript("\\boxed{1}", "\\boxed{10}"), "lower"),
+    reward("five") == -0.1,
+    reward("") == -0.1,
+  ]
+}
+
+test the_plan {
+  expect = [
+    countdown.sampling.max_tokens == 24,
+    countdown.model.base == "tiny",
+    games.sampling.max_tokens == 16,
+    games.model.base == "tiny",
+  ]
+}

@@ -47,3 +47,33 @@ eval after {
   env      = spell
   sampling = brief
 }
+
+# `rlc test` runs these.
+test the_word_backward_counts {
+  env    = spell
+  expect = [
+    contains(prompt, "backward (example: sun -> nus): cerebrum"),
+    contains(prompt, "\\boxed{}"),
+    reward("\\boxed{murberec}") == 1,
+    reward("\\boxed{cerebrum}") < 0.5,
+    reward("") == 0,
+    turns("\\boxed{murberec}") == 1,
+  ]
+}
+
+test the_plan {
+  expect = [
+    round1.steps == 6,
+    round1.epochs == 2,
+    round1.batch == 20,
+    round1.data.env.id == "rg:spell_backward",
+    round1.data.env.rollouts.group == 4,
+    round1.data.env.rollouts.max_tokens == 16,
+    round2.steps == 6,
+    round2.epochs == 2,
+    round2.batch == 20,
+    round2.data.env.id == "rg:spell_backward",
+    round2.data.env.rollouts.group == 4,
+    round2.data.env.rollouts.max_tokens == 16,
+  ]
+}

@@ -27,3 +27,28 @@ train main {
   steps     = 200  # the script saves nothing on the way; rlc saves at the end
   track     = [wandb("gem-tinker_train")]  # where the guide shows its curves
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 200,
+    main.batch.count == 128,
+    main.batch.parallel == 128,
+    main.sampling.max_tokens == 8_192,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "rebn",
+    main.advantage.args.gamma == 0.9,
+    main.optimizer.learning_rate == 4e-5,
+    main.optimizer.beta1 == 0.9,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.deepscaler.id == "math:DeepScaleR40K",
+    main.envs.deepscaler.args.use_mp == false,
+    main.envs.deepscaler.rollouts.temperature == 1,
+    main.envs.deepscaler.rollouts.max_tokens == 8_192,
+  ]
+}

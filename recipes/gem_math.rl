@@ -30,3 +30,29 @@ train main {
   save      = every(25, ttl = 7d)             # no KL penalty, as in the script
   track     = [wandb("gem-tinker-cookbook")]  # where the guide shows its curves
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 200,
+    main.batch.count == 64,
+    main.batch.size == 16,
+    main.sampling.max_tokens == 2_048,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 2e-5,
+    main.optimizer.beta1 == 0.9,
+    main.optimizer.beta2 == 0.95,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.math12k.id == "math:Math12K",
+    main.envs.math12k.args.use_mp == false,
+    main.envs.math12k.rollouts.group == 16,
+    main.envs.math12k.rollouts.temperature == 1,
+    main.envs.math12k.rollouts.max_tokens == 2_048,
+  ]
+}

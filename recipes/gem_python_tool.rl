@@ -30,3 +30,31 @@ train main {
   steps     = 200  # the script saves nothing on the way; rlc saves at the end
   track     = [wandb("gem-tinker_train")]  # where the guide shows its curves
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 200,
+    main.batch.count == 128,
+    main.batch.parallel == 128,
+    main.sampling.max_tokens == 2_048,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "rebn",
+    main.advantage.args.gamma == 1,
+    main.optimizer.learning_rate == 4e-5,
+    main.optimizer.beta1 == 0.9,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.math_with_python.id == "math:Math12K",
+    main.envs.math_with_python.args.use_mp == false,
+    main.envs.math_with_python.wrappers.python_tool.args.timeout == 5s,
+    main.envs.math_with_python.wrappers.python_tool.args.uses == 5,
+    main.envs.math_with_python.wrappers.python_tool.args.reward_use == 0,
+    main.envs.math_with_python.wrappers.python_tool.args.reward_success == 0,
+    main.envs.math_with_python.wrappers.python_tool.args.errors == "last_line",
+  ]
+}

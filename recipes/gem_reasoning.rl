@@ -29,3 +29,30 @@ train main {
   save      = every(25, ttl = 7d)             # no KL penalty, as in the script
   track     = [wandb("gem-tinker-cookbook")]  # where the guide shows its curves
 }
+
+# `rlc test` runs these.
+test the_solution_counts {
+  env    = equations
+  expect = [
+    contains(prompt, "Solve for g: 6030*g + 39 = 114609"),
+    reward("\\boxed{19}") == 1,
+    reward("\\boxed{18}") < 0.5,
+    reward("") == 0,
+    contains(prompt, "put your final answer within"),
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 200,
+    main.batch.count == 64,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 2_048,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 2e-5,
+    main.optimizer.beta1 == 0.9,
+    main.optimizer.beta2 == 0.95,
+  ]
+}

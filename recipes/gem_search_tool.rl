@@ -29,3 +29,31 @@ train main {
   optimizer = adam(4e-5)
   steps     = 100
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 100,
+    main.batch.count == 16,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 1_024,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+    main.optimizer.learning_rate == 4e-5,
+    main.model.base == "Qwen/Qwen3-8B",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.questions.id == "qa:HotpotQA",
+    main.envs.questions.wrappers.search_tool.args.url == "http://127.0.0.1:8000/retrieve",
+    main.envs.questions.wrappers.search_tool.args.uses == 5,
+    main.envs.questions.wrappers.search_tool.args.top_k == 3,
+    main.envs.questions.wrappers.search_tool.args.timeout == 5s,
+    main.envs.questions.rollouts.group == 8,
+    main.envs.questions.rollouts.temperature == 1,
+  ]
+}

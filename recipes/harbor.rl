@@ -27,3 +27,30 @@ train main {
   on_error  = retry(1) then drop
   budget    = $40
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 50,
+    main.batch.count == 2,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 512,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+    main.overlap.max_staleness == 1,
+    main.optimizer.learning_rate == 4e-5,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.tasks.id == "data/harbor/*",
+    main.envs.tasks.args.turns == 8,
+    main.envs.tasks.args.timeout == 20s,
+    main.envs.tasks.max_turns == 8,
+    main.envs.tasks.rollouts.group == 8,
+    main.envs.tasks.rollouts.max_tokens == 512,
+  ]
+}

@@ -40,3 +40,33 @@ train main {
   optimizer = adam(1e-3)
   steps     = 20
 }
+
+# `rlc test` runs these.
+test the_judge_decides {
+  env    = words
+  judge  = 0.75
+  expect = [reward("yes") == 0.75, contains(prompt, "Say a word.")]
+}
+
+test the_worst_earns_nothing {
+  env    = words
+  judge  = 0
+  expect = [reward("yes") == 0]
+}
+
+test the_plan {
+  expect = [
+    grader.steps == 100,
+    grader.batch == 32,
+    grader.data.path == "data/judged_verdicts.jsonl",
+    grader.optimizer.learning_rate == 0.003,
+    grader.model.base == "tiny",
+    grader.model.lora_rank == 32,
+    main.steps == 20,
+    main.batch.count == 1,
+    main.batch.size == 32,
+    main.sampling.max_tokens == 8,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+  ]
+}

@@ -27,3 +27,30 @@ train main {
   optimizer = adam(1e-3)
   steps     = 40
 }
+
+# `rlc test` runs these.
+test shorter_is_better {
+  env    = letters
+  expect = [
+    reward("eel") > reward("eel and an eel"),
+    reward("moon") == 0,
+    reward("e") == 0,
+    reward("") == 0,
+    contains(prompt, "letter e"),
+    contains(prompt, "One word only."),
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 40,
+    main.batch.count == 16,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 16,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+    main.optimizer.learning_rate == 0.001,
+    main.model.base == "tiny",
+    main.model.lora_rank == 8,
+  ]
+}

@@ -40,3 +40,33 @@ eval after {
   model = student
   env   = spell
 }
+
+# `rlc test` runs these.
+test the_word_backward_counts {
+  env    = spell
+  expect = [
+    contains(prompt, "backward (example: sun -> nus): muciform"),
+    contains(prompt, "\\boxed{}"),
+    reward("\\boxed{mroficum}") == 1,
+    reward("\\boxed{muciform}") < 0.5,
+    reward("") == 0,
+    turns("\\boxed{mroficum}") == 1,
+  ]
+}
+
+test the_plan {
+  expect = [
+    expert.steps == 12,
+    expert.batch.count == 8,
+    expert.batch.size == 8,
+    expert.sampling.max_tokens == 16,
+    expert.loss.name == "importance_sampling",
+    expert.advantage.name == "grpo",
+    student.steps == 12,
+    student.batch.count == 16,
+    student.batch.size == 1,
+    student.sampling.max_tokens == 16,
+    student.loss.name == "cross_entropy",
+    student.advantage.name == "none",
+  ]
+}

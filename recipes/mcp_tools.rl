@@ -30,3 +30,29 @@ train main {
   on_error  = retry(2) then drop
   budget    = $40
 }
+
+# `rlc test` runs these.
+test the_sum_counts {
+  env    = sums
+  expect = [
+    contains(prompt, "8 + 7 + 5 + 6"),
+    reward("\\boxed{26}") == 1,
+    reward("\\boxed{25}") < 0.5,
+    reward("") == 0,
+    contains(prompt, "Compute with the tool"),
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 50,
+    main.batch.count == 16,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 512,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+    main.optimizer.learning_rate == 4e-5,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+  ]
+}

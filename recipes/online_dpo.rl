@@ -34,3 +34,33 @@ eval heldout {
 }
 
 expect heldout.mean_reward >= 70%
+
+# `rlc test` runs these.
+test the_word_backward_counts {
+  env    = spell
+  expect = [
+    contains(prompt, "backward (example: sun -> nus): unlustily"),
+    contains(prompt, "\\boxed{}"),
+    reward("\\boxed{ylitsulnu}") == 1,
+    reward("\\boxed{unlustily}") < 0.5,
+    reward("") == 0,
+    turns("\\boxed{ylitsulnu}") == 1,
+  ]
+}
+
+test the_plan {
+  expect = [
+    first.steps == 8,
+    first.epochs == 2,
+    first.batch == 16,
+    first.loss.name == "dpo",
+    first.data.env.id == "rg:spell_backward",
+    first.data.env.rollouts.group == 4,
+    second.steps == 8,
+    second.epochs == 2,
+    second.batch == 16,
+    second.loss.name == "dpo",
+    second.data.env.id == "rg:spell_backward",
+    second.data.env.rollouts.group == 4,
+  ]
+}

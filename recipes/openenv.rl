@@ -26,3 +26,30 @@ train main {
   steps     = 30
   on_error  = retry(2) then drop
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 30,
+    main.batch.count == 8,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 8,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+    main.optimizer.learning_rate == 0.001,
+    main.model.base == "tiny",
+    main.model.lora_rank == 8,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.guess.id == "http://127.0.0.1:8000",
+    main.envs.guess.args.text == "message",
+    main.envs.guess.args.show == "text",
+    main.envs.guess.args.sessions == 16,
+    main.envs.guess.rollouts.group == 8,
+    main.envs.guess.rollouts.max_tokens == 8,
+    main.envs.guess.rollouts.max_turns == 4,
+  ]
+}

@@ -38,3 +38,31 @@ train main {
     openreward_rollouts("tinker-rl-test-openreward"),
   ]
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 100,
+    main.batch.count == 32,
+    main.sampling.max_tokens == 4_096,
+    main.loss.name == "ppo",
+    main.advantage.name == "openreward.centered_normalized",
+    main.loss.config.clip_low_threshold == 0.8,
+    main.loss.config.clip_high_threshold == 1.2,
+    main.optimizer.learning_rate == 1e-5,
+    main.optimizer.beta1 == 0.9,
+    main.optimizer.beta2 == 0.95,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.whodunit.id == "GeneralReasoning/WhoDunIt",
+    main.envs.whodunit.args.split == "train",
+    main.envs.whodunit.args.shuffle == true,
+    main.envs.whodunit.rollouts.group == 16,
+    main.envs.whodunit.rollouts.temperature == 1,
+    main.envs.whodunit.rollouts.max_tokens == 4_096,
+    main.envs.whodunit.rollouts.max_failures == 2,
+  ]
+}

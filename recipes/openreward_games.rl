@@ -37,3 +37,33 @@ train main {
   steps     = 50
   on_error  = retry(2) then drop
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    calls.steps == 300,
+    calls.batch == 8,
+    calls.data.path == "data/openreward_games.jsonl",
+    calls.optimizer.learning_rate == 0.01,
+    calls.optimizer.schedule.warmup == 5,
+    calls.model.base == "tiny",
+    main.steps == 50,
+    main.batch.count == 3,
+    main.batch.size == 16,
+    main.sampling.max_tokens == 72,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "rloo",
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.guess.id == "Games/Guess",
+    main.envs.guess.args.base_url == "http://127.0.0.1:8462",
+    main.envs.guess.args.sessions == 48,
+    main.envs.guess.rollouts.group == 16,
+    main.envs.guess.rollouts.max_tokens == 72,
+    main.envs.guess.reward.reduce == "sum",
+    main.envs.guess.reward.nonterminal == 0,
+  ]
+}

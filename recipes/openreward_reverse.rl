@@ -24,3 +24,28 @@ train main {
   steps     = 40
   on_error  = retry(2) then drop
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 40,
+    main.batch.count == 8,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 16,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+    main.optimizer.learning_rate == 0.001,
+    main.model.base == "tiny",
+    main.model.lora_rank == 8,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.reverse.id == "Games/Reverse",
+    main.envs.reverse.args.base_url == "http://127.0.0.1:8462",
+    main.envs.reverse.args.sessions == 32,
+    main.envs.reverse.rollouts.group == 8,
+    main.envs.reverse.rollouts.max_tokens == 16,
+  ]
+}

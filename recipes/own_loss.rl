@@ -28,3 +28,31 @@ train main {
   optimizer = adam(1e-3)
   steps     = 40
 }
+
+# `rlc test` runs these.
+test the_word_backward_counts {
+  env    = spell
+  expect = [
+    contains(prompt, "backward (example: sun -> nus): unsauced"),
+    contains(prompt, "\\boxed{}"),
+    reward("\\boxed{decuasnu}") == 1,
+    reward("\\boxed{unsauced}") < 0.5,
+    reward("") == 0,
+    turns("\\boxed{decuasnu}") == 1,
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 40,
+    main.batch.count == 16,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 16,
+    main.loss.name == "gated",
+    main.advantage.name == "grpo",
+    main.kl.reference.model.base == "tiny",
+    main.kl.reference.model.lora_rank == 8,
+    main.kl.coef == 0,
+    main.optimizer.learning_rate == 0.001,
+  ]
+}

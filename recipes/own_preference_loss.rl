@@ -21,3 +21,22 @@ preference align {
   batch     = 16
   steps     = 16
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    align.steps == 16,
+    align.batch == 16,
+    align.loss.name == "kept",
+    align.optimizer.learning_rate == 0.001,
+  ]
+}
+
+test what_is_trained {
+  expect = [
+    align.data.path == "data/spell_pairs.jsonl",
+    align.data.split.share == 0.8,
+    align.model.base == "tiny",
+    align.model.lora_rank == 8,
+  ]
+}

@@ -20,3 +20,23 @@ preference align {
 }
 
 expect align.heldout.accuracy >= 70%
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    align.steps == 16,
+    align.batch == 16,
+    align.loss.name == "dpo",
+    align.loss.config.beta == 0.1,
+    align.optimizer.learning_rate == 0.001,
+  ]
+}
+
+test what_is_trained {
+  expect = [
+    align.data.path == "data/spell_pairs.jsonl",
+    align.data.split.share == 0.8,
+    align.model.base == "tiny",
+    align.model.lora_rank == 8,
+  ]
+}

@@ -33,3 +33,29 @@ eval solving {
   first   = true
   metrics = [mean_reward()]
 }
+
+# `rlc test` runs these.
+test a_sum_has_to_be_one {
+  env    = riddles |> play(against = self)
+  expect = [
+    reward("hello") == -1,
+    reward("2 + 2") == 0,
+    reward("1000 + 1") == -1,
+    reward.valid("2 + 2") == 1,
+    contains(prompt, "Write one sum"),
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 100,
+    main.batch.count == 64,
+    main.batch.size == 1,
+    main.sampling.max_tokens == 128,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "rae",
+    main.optimizer.learning_rate == 4e-5,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+  ]
+}

@@ -24,3 +24,31 @@ train main {
   optimizer = adam(5e-4)
   steps     = 30
 }
+
+# `rlc test` runs these.
+test letters_count {
+  env    = letters
+  expect = [
+    reward("eel") > 0,
+    reward("eee") > reward("tree"),
+    reward("moon") == 0,
+    reward("e") == 0,
+    reward("") == 0,
+    contains(prompt, "letter e"),
+    contains(prompt, "One word only."),
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 30,
+    main.batch.count == 16,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 8,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+    main.optimizer.learning_rate == 0.0005,
+    main.model.base == "tiny",
+    main.model.lora_rank == 8,
+  ]
+}

@@ -25,3 +25,30 @@ train main {
   steps     = 50
   save      = every(25)
 }
+
+# `rlc test` runs these.
+test guesses_are_answered {
+  env    = guess
+  expect = [
+    contains(prompt, "between 1 and 10"),
+    contains(prompt, "within 4 turns"),
+    end("\\boxed{0}") == done,
+    contains(transcript("\\boxed{1}", "\\boxed{10}"), "lower"),
+    reward("five") == -0.1,
+    reward("") == -0.1,
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 50,
+    main.batch.count == 16,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 16,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+    main.optimizer.learning_rate == 0.0003,
+    main.model.base == "tiny",
+    main.model.lora_rank == 8,
+  ]
+}

@@ -46,3 +46,33 @@ eval heldout {
   first   = true
   every   = 5
 }
+
+# `rlc test` runs these.
+test the_word_backward_counts {
+  env    = spell
+  expect = [
+    contains(prompt, "backward (example: sun -> nus): unlustily"),
+    contains(prompt, "\\boxed{}"),
+    reward("\\boxed{ylitsulnu}") == 1,
+    reward("\\boxed{unlustily}") < 0.5,
+    reward("") == 0,
+    turns("\\boxed{ylitsulnu}") == 1,
+  ]
+}
+
+test the_plan {
+  expect = [
+    align.steps == 24,
+    align.epochs == 2,
+    align.batch == 16,
+    align.loss.name == "dpo",
+    align.data.env.id == "rg:spell_backward",
+    align.data.env.rollouts.group == 4,
+    main.steps == 10,
+    main.batch.count == 16,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 16,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+  ]
+}

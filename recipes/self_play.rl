@@ -28,3 +28,30 @@ eval wins {
   first   = true
   metrics = [win_rate()]
 }
+
+# `rlc test` runs these.
+test the_rope_is_pulled {
+  env    = tug |> play(against = self)
+  expect = [
+    reward("eee", "eee") == 0,
+    reward("", "") == 0,
+    turns("eee", "eee") == 2,
+    end("eee") == unfinished,
+    contains(prompt, "letter e"),
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 10,
+    main.batch.count == 8,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 8,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+    main.advantage.args.scope == "role",
+    main.optimizer.learning_rate == 0.001,
+    main.model.base == "tiny",
+    main.model.lora_rank == 8,
+  ]
+}

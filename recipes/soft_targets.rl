@@ -40,3 +40,33 @@ eval after {
   env      = spell
   sampling = brief
 }
+
+# `rlc test` runs these.
+test the_word_backward_counts {
+  env    = spell
+  expect = [
+    contains(prompt, "backward (example: sun -> nus): muciform"),
+    contains(prompt, "\\boxed{}"),
+    reward("\\boxed{mroficum}") == 1,
+    reward("\\boxed{muciform}") < 0.5,
+    reward("") == 0,
+    turns("\\boxed{mroficum}") == 1,
+  ]
+}
+
+test the_plan {
+  expect = [
+    expert.steps == 12,
+    expert.batch.count == 8,
+    expert.batch.size == 8,
+    expert.sampling.max_tokens == 16,
+    expert.loss.name == "importance_sampling",
+    expert.advantage.name == "grpo",
+    student.steps == 12,
+    student.epochs == 3,
+    student.batch == 16,
+    student.data.env.id == "rg:spell_backward",
+    student.data.env.rollouts.max_tokens == 16,
+    student.data.count == 64,
+  ]
+}

@@ -38,3 +38,30 @@ eval heldout = untrained {
   every   = 20
   first   = true
 }
+
+# `rlc test` runs these.
+test a_solution_reaches_the_target {
+  env    = duel
+  task   = { nums = [20, 50, 4], target = 34 }
+  expect = [
+    reward("<answer>50 - 20 + 4</answer>") == 1,
+    reward("<answer>20 + 4</answer>") == 0,
+    reward("34") == 0,
+    contains(prompt, "20, 50, 4"),
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 152_919,
+    main.epochs == 10,
+    main.batch.count == 32,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 1_024,
+    main.sampling.max_prompt_tokens == 2_048,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "rllm.legacy_grpo",
+    main.advantage.args.scope == "role",
+    main.optimizer.learning_rate == 4e-5,
+  ]
+}

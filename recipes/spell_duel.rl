@@ -34,3 +34,32 @@ train main {
   optimizer = adam(1e-3)
   steps     = 30
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    form.steps == 12,
+    form.batch == 32,
+    form.data.path == "data/spell_duel.jsonl",
+    form.optimizer.learning_rate == 0.001,
+    form.model.base == "tiny",
+    form.model.lora_rank == 16,
+    main.steps == 30,
+    main.batch.count == 12,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 16,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.duel.id == "rg:spell_backward",
+    main.envs.duel.wrappers.solver_judge.args.solvers == 2,
+    main.envs.duel.wrappers.solver_judge.args.solver_prompt == "data/spell_solver.j2",
+    main.envs.duel.wrappers.solver_judge.args.judge_prompt == "data/spell_judge.j2",
+    main.envs.duel.rollouts.group == 4,
+    main.envs.duel.rollouts.max_tokens == 16,
+  ]
+}

@@ -33,3 +33,30 @@ train main {
   budget    = $200  # stops with a checkpoint before it costs more
   # track = [wandb("gem-tinker_train")] is where the guide shows its curves
 }
+
+# `rlc test` runs these.
+test moves_are_in_a_box {
+  env    = sudoku
+  expect = [
+    contains(prompt, "4x4 grid"),
+    contains(prompt, "put your final answer within"),
+    reward("1 1 1") == -0.1,
+    reward("") == -0.1,
+    end("") == done,
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 200,
+    main.batch.count == 128,
+    main.batch.parallel == 16,
+    main.sampling.max_tokens == 1_024,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "rebn",
+    main.advantage.args.gamma == 0.9,
+    main.optimizer.learning_rate == 4e-5,
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+  ]
+}

@@ -23,3 +23,33 @@ eval before_hard {
 }
 
 eval after_hard = before_hard { model = hard }
+
+# `rlc test` runs these.
+test guesses_are_answered {
+  env    = guess()
+  expect = [
+    contains(prompt, "between 1 and 10"),
+    contains(prompt, "within 4 turns"),
+    end("\\boxed{0}") == done,
+    contains(transcript("\\boxed{1}", "\\boxed{10}"), "lower"),
+    reward("five") == -0.1,
+    reward("") == -0.1,
+  ]
+}
+
+test the_plan {
+  expect = [
+    easy.steps == 25,
+    easy.batch.count == 16,
+    easy.batch.size == 8,
+    easy.sampling.max_tokens == 16,
+    easy.loss.name == "importance_sampling",
+    easy.advantage.name == "grpo",
+    hard.steps == 50,
+    hard.batch.count == 16,
+    hard.batch.size == 8,
+    hard.sampling.max_tokens == 16,
+    hard.loss.name == "importance_sampling",
+    hard.advantage.name == "grpo",
+  ]
+}

@@ -25,3 +25,29 @@ train main {
   optimizer = adam(5e-4)
   steps     = 25
 }
+
+# `rlc test` runs these.
+test the_second_word_counts {
+  env    = words
+  expect = [
+    reward("eel", "eee") > reward("eel", "eel"),
+    reward("eee", "moon") < reward("moon", "eee"),
+    turns("eel", "eee") == 2,
+    end("eel") == unfinished,
+    contains(transcript("eel", "eee"), "Another one, full of e"),
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 25,
+    main.batch.count == 16,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 8,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "grpo",
+    main.optimizer.learning_rate == 0.0005,
+    main.model.base == "tiny",
+    main.model.lora_rank == 8,
+  ]
+}

@@ -35,3 +35,33 @@ eval heldout {
   metrics = [mean_reward(), pass_at(1), pass_at(4)]
   first   = true  # before the first step as well, to compare
 }
+
+# `rlc test` runs these.
+test guesses_are_answered {
+  env    = guess
+  expect = [
+    contains(prompt, "between 1 and 10"),
+    contains(prompt, "within 4 turns"),
+    end("\\boxed{0}") == done,
+    contains(transcript("\\boxed{1}", "\\boxed{10}"), "lower"),
+    reward("five") == -0.1,
+    reward("") == -0.1,
+  ]
+}
+
+test the_plan {
+  expect = [
+    warmup.steps == 16,
+    warmup.epochs == 2,
+    warmup.batch == 32,
+    warmup.data.env.id == "game:GuessTheNumber-v0-easy",
+    warmup.data.count == 256,
+    warmup.optimizer.learning_rate == 0.001,
+    main.steps == 20,
+    main.batch.count == 16,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 16,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "rloo",
+  ]
+}

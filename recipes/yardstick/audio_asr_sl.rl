@@ -36,3 +36,20 @@ sft main {
   steps     = 40  # 64 clips, five times
   save      = every(20)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [main.steps == 40, main.batch == 8, main.optimizer.learning_rate == 0.0002]
+}
+
+test what_is_trained {
+  expect = [
+    main.data.args.n_train == 64,
+    main.data.args.n_eval == 32,
+    main.data.args.max_length == 8_192,
+    main.data.args.seed == 0,
+    main.data.args.shuffle_buffer_size == 1_000,
+    main.data.args.audio_cache_dir == "~/.cache/tinker-cookbook/audio-asr-clips",
+    main.model.base == "thinkingmachines/Inkling",
+  ]
+}

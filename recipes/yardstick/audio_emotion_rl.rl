@@ -28,3 +28,31 @@ train main {
   steps     = 50
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 50,
+    main.batch.count == 16,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 8_192,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 1e-5,
+    main.model.base == "thinkingmachines/Inkling",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.expresso.args.args.batch_size == 16,
+    main.envs.expresso.args.args.n_train == 800,
+    main.envs.expresso.args.args.seed == 0,
+    main.envs.expresso.args.args.emotion_coef == 0.5,
+    main.envs.expresso.args.args.wer_coef == 0.5,
+    main.envs.expresso.rollouts.group == 8,
+    main.envs.expresso.rollouts.temperature == 1,
+  ]
+}

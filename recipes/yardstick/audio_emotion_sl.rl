@@ -34,3 +34,19 @@ sft main {
   steps     = 100  # 1,600 clips, each once
   save      = every(50)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [main.steps == 100, main.batch == 16, main.optimizer.learning_rate == 0.0002]
+}
+
+test what_is_trained {
+  expect = [
+    main.data.args.n_train == 1_600,
+    main.data.args.n_eval == 128,
+    main.data.args.max_length == 8_192,
+    main.data.args.seed == 0,
+    main.model.base == "thinkingmachines/Inkling",
+    main.model.lora_rank == 32,
+  ]
+}

@@ -30,3 +30,18 @@ sft main {
   steps     = 2_172  # 2,895 clips, twelve times
   save      = every(100)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [main.steps == 2_172, main.batch == 16, main.optimizer.learning_rate == 0.001]
+}
+
+test what_is_trained {
+  expect = [
+    main.data.args.max_length == 8_192,
+    main.data.args.seed == 0,
+    main.data.args.audio_cache_dir == "~/.cache/tinker-cookbook/medical-asr-clips",
+    main.model.base == "thinkingmachines/Inkling",
+    main.model.lora_rank == 32,
+  ]
+}

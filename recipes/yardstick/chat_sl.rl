@@ -20,3 +20,24 @@ sft main {
   epochs    = 1
   save      = every(20)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 149,
+    main.epochs == 1,
+    main.batch == 64,
+    main.optimizer.learning_rate == 0.0005,
+  ]
+}
+
+test what_is_trained {
+  expect = [
+    main.data.path == "hub:HuggingFaceH4/no_robots",
+    main.data.count == 9_500,
+    main.data.max_tokens == 16_384,
+    main.data.too_long == "drop",
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 64,
+  ]
+}

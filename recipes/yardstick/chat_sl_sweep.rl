@@ -28,3 +28,19 @@ sweep rates {
   }
   metric = main.heldout.loss
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [main.steps == 390, main.batch == 256, main.optimizer.learning_rate == 0.0001]
+}
+
+test what_is_trained {
+  expect = [
+    main.data.path == "hub:HuggingFaceH4/no_robots",
+    main.data.count == 9_500,
+    main.data.max_tokens == 16_384,
+    main.data.too_long == "drop",
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 32,
+  ]
+}

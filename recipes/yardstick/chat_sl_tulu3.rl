@@ -20,3 +20,24 @@ sft main {
   epochs    = 1
   save      = every(500)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 1_833,
+    main.epochs == 1,
+    main.batch == 512,
+    main.optimizer.learning_rate == 0.0005,
+  ]
+}
+
+test what_is_trained {
+  expect = [
+    main.data.path == "hub:allenai/tulu-3-sft-mixture",
+    main.data.count == 938_319,
+    main.data.max_tokens == 16_384,
+    main.data.too_long == "drop",
+    main.data.train_on == "last",
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+  ]
+}

@@ -23,3 +23,30 @@ train main {
   steps     = 187
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 187,
+    main.batch.count == 128,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 24_576,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 4e-5,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.deepcoder.args.args.batch_size == 128,
+    main.envs.deepcoder.args.args.seed == 0,
+    main.envs.deepcoder.args.args.max_generation_tokens == 24_576,
+    main.envs.deepcoder.rollouts.group == 8,
+    main.envs.deepcoder.rollouts.temperature == 1,
+    main.envs.deepcoder.rollouts.max_tokens == 24_576,
+  ]
+}

@@ -17,3 +17,22 @@ preference main {
   steps     = 32  # 1,024 markets once
   every     = 16
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 32,
+    main.batch == 32,
+    main.loss.name == "brier",
+    main.optimizer.learning_rate == 0.0001,
+  ]
+}
+
+test what_is_trained {
+  expect = [
+    main.data.path == "markets.jsonl",
+    main.data.split.share == 0.75,
+    main.model.base == "Qwen/Qwen3.8-27B",
+    main.model.lora_rank == 32,
+  ]
+}

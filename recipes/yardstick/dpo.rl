@@ -22,3 +22,24 @@ preference main {
   every     = 10
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 629,
+    main.epochs == 1,
+    main.batch == 256,
+    main.loss.name == "dpo",
+    main.loss.config.beta == 0.1,
+    main.optimizer.learning_rate == 1e-5,
+  ]
+}
+
+test what_is_trained {
+  expect = [
+    main.data.path == "hub:Anthropic/hh-rlhf",
+    main.data.count == 160_800,
+    main.data.max_tokens == 8_192,
+    main.data.too_long == "drop",
+  ]
+}

@@ -35,3 +35,28 @@ eval validation {
   every   = 16
   first   = true
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 128,
+    main.batch.count == 16,
+    main.batch.size == 32,
+    main.sampling.max_tokens == 24_576,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 0.0001,
+    main.model.base == "Qwen/Qwen3.8-27B",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.arena.args.args.groups_per_batch == 16,
+    main.envs.arena.rollouts.group == 32,
+    main.envs.arena.rollouts.temperature == 1,
+    main.envs.arena.rollouts.max_tokens == 24_576,
+  ]
+}

@@ -22,3 +22,28 @@ train main {
   steps     = 28  # the 921 numbers once
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test guesses_are_answered {
+  env    = guess
+  expect = [
+    contains(prompt, "between 0 and 1024"),
+    contains(transcript("Guess: 0", "Guess: 1024"), "low"),
+    end("Guess: 0") == unfinished,
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 28,
+    main.batch.count == 32,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 64,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 3e-5,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+  ]
+}

@@ -25,3 +25,31 @@ train main {
   optimizer = adam(1e-4)
   steps     = 12  # the 89 tasks once
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 12,
+    main.batch.count == 8,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 8_192,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "none",
+    main.optimizer.learning_rate == 0.0001,
+    main.model.base == "Qwen/Qwen3.5-9B",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.tasks.id == "../data/harbor/*",
+    main.envs.tasks.args.turns == 10,
+    main.envs.tasks.args.timeout == 2m,
+    main.envs.tasks.max_turns == 10,
+    main.envs.tasks.rollouts.group == 4,
+    main.envs.tasks.rollouts.temperature == 1,
+    main.envs.tasks.rollouts.max_tokens == 8_192,
+  ]
+}

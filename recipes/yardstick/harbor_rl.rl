@@ -21,3 +21,31 @@ train main {
   steps     = 12  # the 89 tasks once
   save      = every(5, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 12,
+    main.batch.count == 8,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 8_192,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 1e-5,
+    main.model.base == "moonshotai/Kimi-K2.6",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.tasks.id == "../data/harbor/*",
+    main.envs.tasks.args.turns == 10,
+    main.envs.tasks.args.timeout == 2m,
+    main.envs.tasks.max_turns == 10,
+    main.envs.tasks.rollouts.group == 4,
+    main.envs.tasks.rollouts.temperature == 1,
+    main.envs.tasks.rollouts.max_tokens == 8_192,
+  ]
+}

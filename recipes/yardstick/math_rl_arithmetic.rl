@@ -21,3 +21,24 @@ train main {
   steps     = 100
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test the_sum_counts {
+  env    = sums
+  expect = [reward("91") == 1, reward("90") == 0, contains(prompt, "44 + 47")]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 100,
+    main.batch.count == 100,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 5,
+    main.sampling.temperature == 1,
+    main.loss.name == "stable_reinforce",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 1e-5,
+    main.model.base == "Qwen/Qwen3.5-9B",
+    main.model.lora_rank == 32,
+  ]
+}

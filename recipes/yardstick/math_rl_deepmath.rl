@@ -23,3 +23,31 @@ train main {
   steps     = 1_610  # 103,022 problems, each once
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 1_610,
+    main.batch.count == 64,
+    main.batch.size == 16,
+    main.sampling.max_tokens == 512,
+    main.sampling.temperature == 1,
+    main.loss.name == "stable_reinforce",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 2e-5,
+    main.model.base == "Qwen/Qwen3.5-9B",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.deepmath.id == "hub:zwhe99/DeepMath-103K",
+    main.envs.deepmath.args.answer == "final_answer",
+    main.envs.deepmath.args.few_shot == "strawberry.jsonl",
+    main.envs.deepmath.args.suffix == " Write your answer in \\boxed{} format.",
+    main.envs.deepmath.rollouts.group == 16,
+    main.envs.deepmath.rollouts.temperature == 1,
+    main.envs.deepmath.rollouts.max_tokens == 512,
+  ]
+}

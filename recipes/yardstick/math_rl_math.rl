@@ -31,3 +31,33 @@ eval math500 {
   every = 20
   first = true
 }
+
+# `rlc test` runs these.
+test the_number_in_the_box_counts {
+  env    = competition()
+  task   = { question = "What is 2 + 2?", answer = "4" }
+  expect = [
+    reward("\\boxed{4}") == 1,
+    reward("It is \\boxed{4}.") == 1,
+    reward("\\boxed{4.0}") == 1,
+    reward("\\boxed{5}") == 0,
+    reward("4") == -0.1,
+    reward("") == -0.1,
+    contains(prompt, "\\boxed{}"),
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 188,
+    main.epochs == 1,
+    main.batch.count == 64,
+    main.batch.size == 16,
+    main.sampling.max_tokens == 512,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 2e-5,
+    main.model.base == "Qwen/Qwen3.5-9B",
+  ]
+}

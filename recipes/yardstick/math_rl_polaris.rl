@@ -23,3 +23,31 @@ train main {
   steps     = 833  # 53,291 problems, each once
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 833,
+    main.batch.count == 64,
+    main.batch.size == 16,
+    main.sampling.max_tokens == 512,
+    main.sampling.temperature == 1,
+    main.loss.name == "stable_reinforce",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 2e-5,
+    main.model.base == "Qwen/Qwen3.5-9B",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.polaris.id == "hub:POLARIS-Project/Polaris-Dataset-53K",
+    main.envs.polaris.args.question == "problem",
+    main.envs.polaris.args.few_shot == "strawberry.jsonl",
+    main.envs.polaris.args.suffix == " Write your answer in \\boxed{} format.",
+    main.envs.polaris.rollouts.group == 16,
+    main.envs.polaris.rollouts.temperature == 1,
+    main.envs.polaris.rollouts.max_tokens == 512,
+  ]
+}

@@ -19,3 +19,24 @@ sft main {
   epochs    = 1
   save      = every(50)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 3_000,
+    main.epochs == 1,
+    main.batch == 128,
+    main.optimizer.learning_rate == 0.001,
+  ]
+}
+
+test what_is_trained {
+  expect = [
+    main.data.path == "hub:open-thoughts/OpenThoughts3-1.2M",
+    main.data.count == 384_000,
+    main.data.max_tokens == 16_384,
+    main.data.too_long == "drop",
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 128,
+  ]
+}

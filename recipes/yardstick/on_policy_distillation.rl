@@ -35,3 +35,31 @@ train main {
   steps     = 202  # 103,022 problems, each once
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    reasoning.steps == 3_000,
+    reasoning.epochs == 1,
+    reasoning.batch == 128,
+    reasoning.data.path == "hub:open-thoughts/OpenThoughts3-1.2M",
+    reasoning.data.count == 384_000,
+    reasoning.data.max_tokens == 16_384,
+    main.steps == 202,
+    main.batch.count == 512,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 16_384,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.DeepMath_103K.id == "hub:zwhe99/DeepMath-103K",
+    main.envs.DeepMath_103K.args.prompt == "question",
+    main.envs.DeepMath_103K.rollouts.group == 4,
+    main.envs.DeepMath_103K.rollouts.temperature == 1,
+    main.envs.DeepMath_103K.rollouts.max_tokens == 16_384,
+  ]
+}

@@ -27,3 +27,31 @@ train main {
   steps     = 201
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 201,
+    main.batch.count == 1_024,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 4_096,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "none",
+    main.teacher.maths.model.model.base == "Qwen/Qwen3.8-27B",
+    main.teacher.maths.coef == 1,
+    main.teacher.talks.model.model.base == "Qwen/Qwen3.5-397B-A17B",
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.maths.id == "hub:zwhe99/DeepMath-103K",
+    main.envs.maths.args.prompt == "question",
+    main.envs.maths.rollouts.group == 4,
+    main.envs.maths.rollouts.temperature == 1,
+    main.envs.maths.rollouts.max_tokens == 4_096,
+    main.envs.maths.reward.reduce == "turns",
+    main.envs.talks.id == "hub:allenai/tulu-3-sft-mixture",
+  ]
+}

@@ -30,3 +30,20 @@ sft main {
   epochs    = 4
   save      = every(20)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [main.steps == 66, main.epochs == 4, main.batch == 128]
+}
+
+test what_is_trained {
+  expect = [
+    main.data.env.id == "languages.jsonl",
+    main.data.env.rollouts.temperature == 0.15,
+    main.data.env.rollouts.max_tokens == 1_000,
+    main.data.count == 2_100,
+    main.data.model.model.base == "Qwen/Qwen3.6-35B-A3B",
+    main.data.keep.kind == "all",
+    main.data.sampling.max_tokens == 1_000,
+  ]
+}

@@ -23,3 +23,33 @@ train main {
   epochs    = 1
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test the_number_in_the_box_counts {
+  env    = gsm8k
+  task   = { question = "What is 2 + 2?", answer = "4" }
+  expect = [
+    reward("\\boxed{4}") == 1,
+    reward("It is \\boxed{4}.") == 1,
+    reward("\\boxed{4.0}") == 1,
+    reward("\\boxed{5}") == 0,
+    reward("4") == -0.1,
+    reward("") == -0.1,
+    contains(prompt, "\\boxed{}"),
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 59,
+    main.epochs == 1,
+    main.batch.count == 128,
+    main.batch.size == 16,
+    main.sampling.max_tokens == 256,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 4e-5,
+    main.optimizer.beta1 == 0.9,
+  ]
+}

@@ -21,3 +21,30 @@ train main {
   steps     = 100
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 100,
+    main.batch.count == 16,
+    main.batch.size == 16,
+    main.sampling.max_tokens == 1_024,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 4e-5,
+    main.model.base == "Qwen/Qwen3.8-27B:peft:262144",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.counting.args.args.batch_size == 16,
+    main.envs.counting.args.args.max_trajectory_tokens == 131_072,
+    main.envs.counting.args.args.max_generation_tokens == 1_024,
+    main.envs.counting.rollouts.group == 16,
+    main.envs.counting.rollouts.temperature == 1,
+    main.envs.counting.rollouts.max_tokens == 1_024,
+  ]
+}

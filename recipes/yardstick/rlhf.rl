@@ -38,3 +38,33 @@ train main {
   optimizer = adam(1e-5)
   steps     = 628
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    imitation.steps == 38,
+    imitation.epochs == 1,
+    imitation.batch == 256,
+    imitation.data.path == "hub:HuggingFaceH4/no_robots",
+    imitation.data.count == 9_500,
+    imitation.data.max_tokens == 16_384,
+    taste.steps == 629,
+    taste.epochs == 1,
+    taste.batch == 256,
+    taste.loss.name == "dpo",
+    taste.data.path == "hub:Anthropic/hh-rlhf",
+    taste.data.count == 160_800,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.talks.id == "hub:Anthropic/hh-rlhf",
+    main.envs.talks.args.prompt == "chosen",
+    main.envs.talks.args.replied == "cut",
+    main.envs.talks.rollouts.group == 4,
+    main.envs.talks.rollouts.temperature == 1,
+    main.envs.talks.rollouts.max_tokens == 1_024,
+    main.envs.talks.judging.compared.judges.people.model.model.base == "Qwen/Qwen3.5-9B-Base",
+  ]
+}

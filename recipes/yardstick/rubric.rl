@@ -32,3 +32,31 @@ train main {
   steps     = 100
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test the_criteria_decide {
+  env    = sums
+  judge  = 1
+  expect = [reward("851") == 1, contains(prompt, "22 + 379")]
+}
+
+test wrong_earns_nothing {
+  env    = sums
+  judge  = 0
+  expect = [reward("0") == 0]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 100,
+    main.batch.count == 100,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 32,
+    main.sampling.temperature == 1,
+    main.loss.name == "stable_reinforce",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 1e-5,
+    main.model.base == "Qwen/Qwen3.5-9B",
+    main.model.lora_rank == 32,
+  ]
+}

@@ -16,3 +16,29 @@ train main {
   steps     = 28
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 28,
+    main.batch.count == 128,
+    main.batch.size == 1,
+    main.sampling.max_tokens == 2_048,
+    main.sampling.temperature == 1,
+    main.loss.name == "cross_entropy",
+    main.advantage.name == "none",
+    main.optimizer.learning_rate == 0.0005,
+    main.model.base == "Qwen/Qwen3.6-35B-A3B",
+    main.model.lora_rank == 64,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.ToolAlpaca.id == "hub:tangqiaoyu/ToolAlpaca",
+    main.envs.ToolAlpaca.args.prompt == "instruction",
+    main.envs.ToolAlpaca.rollouts.group == 1,
+    main.envs.ToolAlpaca.rollouts.temperature == 1,
+    main.envs.ToolAlpaca.rollouts.max_tokens == 2_048,
+  ]
+}

@@ -26,3 +26,33 @@ train second = first {
   env     = science
   teacher = forward_kl(policy, demonstration = "output_text", top_k = 20)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    first.steps == 1,
+    first.batch.count == 128,
+    first.batch.size == 1,
+    first.sampling.max_tokens == 2_048,
+    first.sampling.temperature == 1,
+    first.loss.name == "cross_entropy",
+    second.steps == 1,
+    second.batch.count == 128,
+    second.batch.size == 1,
+    second.sampling.max_tokens == 2_048,
+    second.sampling.temperature == 1,
+    second.loss.name == "cross_entropy",
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    first.envs.tools.rollouts.group == 1,
+    first.envs.tools.rollouts.temperature == 1,
+    first.envs.tools.rollouts.max_tokens == 2_048,
+    second.envs.science.args.prompt == "messages",
+    second.envs.science.rollouts.group == 1,
+    second.envs.science.rollouts.temperature == 1,
+    second.envs.science.rollouts.max_tokens == 2_048,
+  ]
+}

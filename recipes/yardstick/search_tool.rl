@@ -30,3 +30,31 @@ train main {
   steps     = 331  # the 169,615 questions once
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 331,
+    main.batch.count == 512,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 1_024,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 4e-5,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.search.args.args.batch_size == 512,
+    main.envs.search.args.args.chroma_host == "localhost",
+    main.envs.search.args.args.chroma_port == 8_000,
+    main.envs.search.args.args.chroma_collection_name == "wiki_embeddings",
+    main.envs.search.args.args.seed == 2,
+    main.envs.search.rollouts.group == 8,
+    main.envs.search.rollouts.temperature == 1,
+  ]
+}

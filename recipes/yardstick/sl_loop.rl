@@ -13,3 +13,24 @@ sft main {
   steps     = 74  # whole batches only
   save      = every(20, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 74,
+    main.batch == 128,
+    main.optimizer.learning_rate == 0.0001,
+    main.optimizer.beta1 == 0.9,
+    main.optimizer.beta2 == 0.95,
+    main.optimizer.eps == 1e-8,
+  ]
+}
+
+test what_is_trained {
+  expect = [
+    main.data.path == "hub:HuggingFaceH4/no_robots",
+    main.data.count == 9_500,
+    main.data.max_tokens == 32_768,
+    main.data.too_long == "drop",
+  ]
+}

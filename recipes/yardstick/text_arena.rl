@@ -28,3 +28,24 @@ eval wins {
   first   = true
   metrics = [win_rate(), mean_reward()]
 }
+
+# `rlc test` runs these.
+test an_illegal_move_loses {
+  env    = game |> play(against = self)
+  expect = [reward("x") == -2, contains(prompt, "Tic Tac Toe"), end("x") == done]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 80,
+    main.batch.count == 256,
+    main.batch.size == 1,
+    main.sampling.max_tokens == 64,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 3e-5,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+  ]
+}

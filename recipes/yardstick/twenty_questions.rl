@@ -38,3 +38,31 @@ eval unseen {
   samples = 32
   every   = 5
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 215,
+    main.batch.count == 64,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 20,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 3e-5,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.game.id == "twenty_questions:TwentyQuestions",
+    main.envs.game.args.args.held_out == false,
+    main.envs.game.rollouts.group == 8,
+    main.envs.game.rollouts.temperature == 1,
+    main.envs.game.rollouts.max_tokens == 20,
+    main.envs.game.play.opponent.model.base == "Qwen/Qwen3.5-9B",
+    main.envs.game.play.seat == "player",
+  ]
+}

@@ -17,3 +17,28 @@ train main {
   steps     = 31
   save      = every(10, ttl = 7d)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [
+    main.steps == 31,
+    main.batch.count == 32,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 512,
+    main.sampling.temperature == 1,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "cookbook.center",
+    main.optimizer.learning_rate == 1e-5,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+  ]
+}
+
+test what_it_plays {
+  expect = [
+    main.envs.reverse_text.id == "primeintellect/reverse-text",
+    main.envs.reverse_text.rollouts.group == 8,
+    main.envs.reverse_text.rollouts.temperature == 1,
+    main.envs.reverse_text.rollouts.max_tokens == 512,
+  ]
+}

@@ -20,3 +20,12 @@ sft main {
   steps     = 288  # 3,060 photos, three times
   save      = every(20)
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [main.steps == 288, main.batch == 32, main.optimizer.learning_rate == 0.0005]
+}
+
+test what_is_trained {
+  expect = [main.model.base == "Qwen/Qwen3.5-397B-A17B", main.model.lora_rank == 32]
+}

@@ -31,3 +31,16 @@ sweep pictures {
   over   = { shots = [1, 2, 4, 8, 16] }
   metric = main.heldout.loss
 }
+
+# `rlc test` runs these.
+test how_it_learns {
+  expect = [main.steps == 510, main.batch == 32, main.optimizer.learning_rate == 0.0001]
+}
+
+test what_is_trained {
+  expect = [
+    main.data.args.examples_per_class == 16,
+    main.model.base == "Qwen/Qwen3.5-397B-A17B",
+    main.model.lora_rank == 32,
+  ]
+}
