@@ -18,3 +18,20 @@ train main {
   optimizer = adam(3e-3)
   steps     = 24
 }
+
+# `rlc test` runs these.
+test a_good_word_ends_it {
+  env    = words
+  task   = { prompt = "Write a word with many e.", letter = "e" }
+  expect = [
+    reward("eel") > 0.6,
+    turns("eel") == 1,
+    reward("moon", "eel") == 0.9 * 2 / 3,
+    turns("moon", "eel") == 2,
+    reward("", "") == 0,
+  ]
+}
+
+test the_run_stays_small {
+  expect = [job.cost.high == $0, main.rollouts == 1_536]
+}

@@ -19,3 +19,15 @@ train main {
   optimizer = adam(1e-3)
   steps     = 20
 }
+
+# `rlc test` runs these.
+test two_questions {
+  env     = letters
+  replies = ["eoeo", "eoeo"]  # each half of one letter, half of the other
+  expect  = [reward == 1, turns == 2, end == done, contains(transcript, "full of the letter")]
+}
+
+test no_way_around_words {
+  env    = letters
+  expect = [reward("", "") == 0, reward("e", "o") == 0, end("eoeo") == unfinished]
+}

@@ -17,3 +17,14 @@ preference main {
 }
 
 expect main.heldout.accuracy >= 70%
+
+# `rlc test` runs these.
+test the_loss_falls {
+  rehearse = main
+  steps    = 8
+  expect   = [main.loss.last < main.loss.first]
+}
+
+test the_run_stays_small {
+  expect = [job.cost.high == $0, main.loss.name == "dpo", main.loss.beta == 0.1]
+}

@@ -27,3 +27,21 @@ eval heldout {
   metrics = [mean_reward()]
   first   = true  # before the first step as well, to compare
 }
+
+# `rlc test` runs these.
+test letters_count {
+  env    = words
+  task   = { prompt = "Write a word with many e.", letter = "e" }
+  expect = [
+    reward("tree") == 0.5,
+    reward("TREE") == reward("tree"),
+    reward("moon") == 0,
+    contains(prompt, "many e"),
+  ]
+}
+
+test no_way_around_a_word {
+  env    = words
+  task   = { prompt = "Write a word with many e.", letter = "e" }
+  expect = [reward("") == 0, reward("e") == 0]
+}

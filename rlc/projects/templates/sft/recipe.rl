@@ -25,3 +25,16 @@ eval answers {
   metrics  = [mean_reward()]
   first    = true  # before the first step as well, to compare
 }
+
+# `rlc test` runs these.
+test answers_are_compared {
+  env    = questions
+  task   = { question = "What is red in French?", answer = "rouge" }
+  expect = [reward("rouge") == 1, reward("vert") == 0, reward("") < 0]
+}
+
+test the_loss_falls {
+  rehearse = main
+  steps    = 10
+  expect   = [main.loss.last < main.loss.first]
+}
