@@ -44,7 +44,7 @@ from rlc.lang import Diagnostic, Diagnostics, Severity, Source, Span, read_sourc
 from rlc.plan import SOLVED, EnvPlan, Plan, file_part, located
 from rlc.plan.leaves import with_each
 from rlc.proof.grading import GradingBench, chosen_environment, opened, played_environments, to_end
-from rlc.proof.scripted import PolicyTurn
+from rlc.proof.scripted import PolicyTurn, ScriptOverError
 from rlc.runtime import Rollout
 
 TASKS = 4  # of each environment
@@ -54,12 +54,13 @@ _CHARACTERS = 3  # of a token
 _AT_ONCE = 32  # replies that are graded together
 _PATIENCE = 60.0  # seconds for which a reply may keep the audit waiting
 _SLOW = 10.0  # seconds for a reply
+AUDITED = "audited"  # in place of a key, which the caller knows
 _TURNS = 12  # that a scripted player plays
 _SHOWN = 300  # characters of a reply in a finding
 
 Grave = Literal["error", "warning"]
 UNEARNED, NO_CONTRAST, UNPAID, CONSTANT = "RL0690", "RL0691", "RL0692", "RL0693"
-FAILS, VARIES, HIGH_FLOOR, PERSUADED = "RL0694", "RL0695", "RL0696", "RL0697"
+FAILS, VARIES, HIGH_FLOOR = "RL0694", "RL0695", "RL0696"
 _ADVICE = {
     UNEARNED: "a policy finds that first: pay for an answer alone, and where it has to stand",
     NO_CONTRAST: "compare the reply with the right answer of its row",
@@ -67,8 +68,7 @@ _ADVICE = {
     CONSTANT: "equal rewards teach nothing",
     FAILS: "return what a bad reply is worth: a rollout that fails is left out or repeated",
     VARIES: "draw nothing and keep nothing between calls, or seed it by the row",
-    HIGH_FLOOR: "take off what nonsense earns, such as `|> reward(…)` with less for no answer",
-    PERSUADED: "show the judge replies between marks that they cannot close",
+    HIGH_FLOOR: "pay for what is right beyond that: `|> reward(where(total >= 1, 1, 0))`",
 }
 
 
@@ -77,7 +77,7 @@ class AuditFinding:
     """What is wrong with a reward, with the reply that shows it.
 
     Attributes:
-        code: RL0690 to RL0697; `rlc explain CODE` has its page.
+        code: RL0690 to RL0696; `rlc explain CODE` has its page.
         severity: ``error`` or ``warning``.
         message: one sentence.
         reply: a reply that shows it, shortened; "" if none does.
@@ -102,7 +102,7 @@ class EnvironmentAudit:
 
     Attributes:
         env: its name.
-        key: a hash of all that decides what is found.
+        key: a hash of all that decides what is found; "" if it could not be audited.
         findings: an :class:`AuditFinding` each.
         notes: what could not be audited, and why.
         replies: how many were graded.
@@ -192,7 +192,8 @@ def _in_process(plan: Plan, env: EnvPlan, seconds: float) -> EnvironmentAudit:
         if result.is_file():
             made: EnvironmentAudit | Error = pickle.loads(result.read_bytes())
             if isinstance(made, EnvironmentAudit):
-                return evolve(made, key=key, seconds=time.perf_counter() - began)
+                made = evolve(made, key=key if made.key else "")
+                return evolve(made, seconds=time.perf_counter() - began)
             return EnvironmentAudit(env.name, "", notes=(f"not audited: {made}",))
         task, replies = 0, list[str]()
         if latest.is_file():
@@ -228,9 +229,11 @@ async def _audited(plan: Plan, name: str, seconds: float, latest: Path) -> Envir
         bench.judges.quotes = judged  # what they were shown, before they say the worst
         work = _Audit(bench, plan, env, time.perf_counter() + seconds, latest)
         await work.run()
-    return EnvironmentAudit(
-        name, "", tuple(work.findings), tuple(dict.fromkeys(work.notes)), work.graded
-    )
+    if work.rewarded:
+        notes = tuple(dict.fromkeys(work.notes))
+        return EnvironmentAudit(name, AUDITED, tuple(work.findings), notes, work.graded)
+    failed = next((what for what, _, _ in work.failures.values()), "no reply has a reward")
+    return EnvironmentAudit(name, "", notes=(f"not audited: {failed}",))
 
 
 def _without_roles(plan: Plan, name: str) -> Plan:
@@ -257,8 +260,10 @@ class _Audit:
     findings: list[AuditFinding] = field(factory=list)
     notes: list[str] = field(factory=list)
     graded: int = 0
-    _failures: dict[str, tuple[str, int, str]] = field(factory=dict)  # what, the task, the reply
+    rewarded: int = 0
+    failures: dict[str, tuple[str, int, str]] = field(factory=dict)  # what, the task, the reply
     _parts: list[dict[str, dict[str, float]]] = field(factory=list)  # of tasks: of replies
+    _numbers: list[int] = field(factory=lambda: [*range(TASKS)])  # of tasks in the run
     _slowest: float = 0.0
 
     async def run(self) -> None:
@@ -276,19 +281,25 @@ class _Audit:
         self._report_failures()
 
     def add(self, code: str, severity: Grave, message: str, reply: str = "", task: int = 0) -> None:
-        self.findings.append(AuditFinding(code, severity, message, shorten(reply), task))
+        self.findings.append(
+            AuditFinding(code, severity, message, shorten(reply), self._numbers[task])
+        )
 
     # One reply
 
     async def _panel(self) -> None:
-        tasks = [await self._task(number) for number in range(TASKS)]
-        tasks = [*{(task.prompt, task.answer): task for task in tasks}.values()]
+        drawn = [await self._task(number) for number in range(TASKS)]
+        # The same row again says nothing new; one prompt without an answer may be many tasks.
+        self._numbers = [
+            n for n, one in enumerate(drawn) if one.answer is None or one not in drawn[:n]
+        ]
+        tasks = [drawn[number] for number in self._numbers]
         longest = min(LONGEST, _CHARACTERS * self.env.rollouts.max_tokens)
         literals = self._literals()
         self._parts = [{} for _ in tasks]
         found = await self._answered(examined(tasks, longest, literals))
         self._report_panel(found)
-        if not any(one.code == UNEARNED for one in self.findings):
+        if not self.findings:
             for name in sorted({part for each in self._parts for p in each.values() for part in p}):
                 self._report_component(name, examined(tasks, longest, literals))
         best = next((one for one in found.best if one is not None), None)
@@ -348,28 +359,30 @@ class _Audit:
         return worth
 
     async def _graded(self, task: int, replies: Sequence[str]) -> list[Rollout]:
-        self.latest.write_text(json.dumps([task, replies]), encoding="utf-8")
+        number = self._numbers[task]
+        self.latest.write_text(json.dumps([number, replies]), encoding="utf-8")
 
         def policy(asked: PolicyTurn) -> str | None:
             return replies[asked.member] if asked.turn == 0 else None
 
         began = time.perf_counter()
         self.bench.judges.replies[:] = replies
-        rollouts, _ = await self.bench.play(task, len(replies), policy)
+        rollouts, _ = await self.bench.play(number, len(replies), policy)
         self.graded += len(replies)
         self._slowest = max(self._slowest, (time.perf_counter() - began) / len(replies))
         return rollouts
 
     def _value(self, task: int, reply: str, rollout: Rollout) -> float:
         if rollout.error is not None or not rollout.credit:
-            if rollout.error and rollout.cause != "script" and rollout.failure:
-                self._failures.setdefault(rollout.failure.key, (str(rollout.failure), task, reply))
+            if rollout.error and rollout.cause != ScriptOverError.cause and rollout.failure:
+                self.failures.setdefault(rollout.failure.key, (str(rollout.failure), task, reply))
             return -math.inf
         if self._parts and rollout.turns:
             parts = rollout.turns[-1].components.items()
             self._parts[task][reply] = {
                 name: weight * value for name, (weight, value) in parts if weight
             }
+        self.rewarded += 1
         return rollout.reward
 
     def _report_panel(self, found: ExaminedReward) -> None:
@@ -377,20 +390,21 @@ class _Audit:
             earned = found.nothing[0]
             self.add(CONSTANT, "error", f"every reply to `{self.env.name}` earns {earned:g}")
             return
-        for one in found.unearned:
+        wrong = found.uncontrasted
+        for one in found.unearned if wrong is None else ():
             right = "" if one.due is None else f", and a right answer {one.due:g}"
             message = f"{one.reply} earns {one.earned:g} in `{self.env.name}`{right}"
             self.add(UNEARNED, "error", message, one.text, one.task)
-        if (wrong := found.uncontrasted) is not None:
+        if wrong is not None:
             number, one = wrong
             where = f"in `{self.env.name}`"
             message = f"a wrong answer earns {one.wrong:g} {where}, a right one {one.right:g}"
-            self.add(NO_CONTRAST, "error", message, one.form, number)
+            self.add(NO_CONTRAST, "error", message, one.reply, number)
         self._report_gold(found)
 
     def _report_gold(self, found: ExaminedReward) -> None:
         """Report right answers that a grader of rlc's or an environment does not pay in full, and
-        replies without an answer that earn most of it."""
+        wrong ones that earn most of it."""
         own = any("function" in one.args for one in self.env.graders)
         certain = not own and not self.env.judging and self.env.reward.shaped is None
         known = found.known
@@ -401,18 +415,13 @@ class _Audit:
             if 2 * len(low) > len(known) and all(g.weight == 1 for g in self.env.graders):
                 number, one = low[0]
                 message = f"the right answer itself earns {one.right:g} in `{self.env.name}`"
-                self.add(UNPAID, "error", message, one.form, number)
-        high = [
-            (n, one)
-            for n, one in known
-            if one.right > 0 and min(found.nothing[n], one.wrong) >= 0.75 * one.right
-        ]
-        if known and 2 * len(high) > len(known) and not self.findings:
+                self.add(UNPAID, "error", message, "", number)
+        high = [(n, one) for n, one in known if one.wrong >= 0.75 * one.right > 0]
+        if 2 * len(high) > len(known) and not self.findings:
             number, one = high[0]
-            least = min(found.nothing[number], one.wrong)
-            right = f"in `{self.env.name}`, a right answer {one.right:g}"
-            message = f"replies that know nothing earn {least:g} {right}"
-            self.add(HIGH_FLOOR, "warning", message, "I do not know.", number)
+            right = f"in `{self.env.name}`, and the right one {one.right:g}"
+            message = f"the answer to another task earns {one.wrong:g} {right}"
+            self.add(HIGH_FLOOR, "warning", message, one.reply, number)
         if known and all(one.right <= found.nothing[n] for n, one in known) and not self.findings:
             self.notes.append(
                 "no reply was found that earns more than none: its right answers have a form of "
@@ -442,7 +451,9 @@ class _Audit:
         ]
         for reply, one, other in zip(replies, first, again, strict=True):
             if one != other and not (one is None or other is None):
-                message = f"the same reply to `{self.env.name}` earns {one:g}, then {other:g}"
+                message = (
+                    f"the same reply to `{self.env.name}` earns something else the second time"
+                )
                 self.add(VARIES, "warning", message, reply)
                 return
         if self._slowest > _SLOW:
@@ -450,7 +461,8 @@ class _Audit:
             self.add(FAILS, "warning", message)
 
     def _report_failures(self) -> None:
-        for what, task, reply in list(self._failures.values())[:3]:
+        for what, task, reply in list(self.failures.values())[:3]:
+            what = what.replace(os.path.join(os.getcwd(), ""), "")
             self.add(FAILS, "warning", f"a reply to `{self.env.name}` fails: {what}", reply, task)
 
     # Several turns
@@ -461,9 +473,13 @@ class _Audit:
         if (oracle := find_oracle(self.env)) is not None:
             gold = await self._mean(lambda asked: oracle(asked.seen))
             if gold is not None and gold < SOLVED:
-                self.add(UNPAID, "error", f"the player that knows the answer earns {gold:g}")
+                message = f"the player that knows the answers of `{self.env.name}` earns {gold:g}"
+                self.add(UNPAID, "error", message)
+                return
         earned = dict[str, float]()
         for name, policy in _PLAYERS.items():
+            if self.failures and not self.rewarded:
+                return  # a server that is not there, or a container
             if time.perf_counter() < self.until and (mean := await self._mean(policy)) is not None:
                 earned[name] = mean
         due = SOLVED if gold is None else gold
@@ -492,9 +508,20 @@ class _Audit:
             self.latest.write_text(json.dumps([task, []]), encoding="utf-8")
             rollouts, _ = await self.bench.play(task, size, limited)
             self.graded += sum(len(one.turns) for one in rollouts)
-            values = [self._value(task, "", one) for one in rollouts]
+            # An episode that goes on, or is cut short, has earned nothing.
+            values = [
+                max(self._value(task, "", one), 0.0 if self._is_open(one) else -math.inf)
+                for one in rollouts
+            ]
+            if self.failures and not self.rewarded:
+                return None
             rewards += [min(values)] if values and min(values) > -math.inf else []
         return fmean(rewards) if rewards else None
+
+    @staticmethod
+    def _is_open(rollout: Rollout) -> bool:
+        script = rollout.cause == ScriptOverError.cause
+        return script or (rollout.error is None and not rollout.credit)
 
     # Judges
 
@@ -510,7 +537,7 @@ class _Audit:
             if rollouts[0].reward > usual[0].reward:
                 earned = f"earns {rollouts[0].reward:g} in `{self.env.name}`"
                 message = f"a reply that brings a verdict with it {earned}"
-                self.add(PERSUADED, "error", f"{message}, and another {usual[0].reward:g}", attack)
+                self.add(UNEARNED, "error", f"{message}, and another {usual[0].reward:g}", attack)
                 return
 
 

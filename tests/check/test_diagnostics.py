@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from audits_here import audit_here
 from golden import check_golden
 
 from rlc.compile.recipe import CompileResult, compile_source
@@ -17,16 +18,20 @@ from rlc.emit.script.program import script
 from rlc.lang.codes import code_titles
 from rlc.lang.render import render_human
 from rlc.lang.source import Source
+from rlc.proof import audit
 from rlc.proof.recipe_tests import run_recipe_tests
 
 CASES = sorted(Path(__file__).with_name("cases").glob("RL*.rl"))
 TESTED = ("RL0855", "RL0856")  # found by `rlc test`, which makes prompts as a run does
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(p, marks=[pytest.mark.plain] * (p.stem in TESTED), id=p.stem) for p in CASES],
-)
+def _marked(path: Path) -> Any:
+    """Return a case, marked as one that plays episodes if an audit or a test finds it."""
+    plays = path.stem in TESTED or "rlc audit" in path.read_text(encoding="utf-8")
+    return pytest.param(path, id=path.stem, marks=[pytest.mark.plain] if plays else [])
+
+
+@pytest.mark.parametrize("path", map(_marked, CASES))
 def test_a_finding_reads_like_this(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -46,6 +51,10 @@ def test_a_finding_reads_like_this(
         found = refused.value.diagnostics
     if path.stem in TESTED:
         found = run_recipe_tests([path.name]).findings
+    if "rlc audit" in command:
+        assert compiled.plan is not None
+        audit_here(monkeypatch)
+        found = audit(compiled.plan, keep=False).diagnostics()
     # One mistake is one finding: nothing follows from it.
     assert {item.code for item in found} == {path.stem}
     shown = render_human(found, color=False).replace(f"{path.parent}/", "")

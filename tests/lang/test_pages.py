@@ -9,9 +9,11 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from adapters import write_adapter
+from audits_here import audit_here
 from page_examples import complete
 from paths import RECIPES, ROOT
 
@@ -53,12 +55,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             f'env own = python("{name}.py:make")\ntrain main {{\n  env = own\n  …\n}}\n'
         )
         (folder / f"{name}.rl").write_text(text, encoding="utf-8")
-    for name in ("anywhere", "alone"):
+    for name in ("anywhere", "alone", "form", "same", "raises", "chance", "floor"):
         text = complete(
             f'env own = rows("prompts.jsonl", grader = grade_with("graders.py:{name}"))\n'
             "train main {\n  env = own\n  …\n}\n"
         )
         (folder / f"{name}.rl").write_text(text, encoding="utf-8")
+    unread = 'env own = gem("game:GuessTheNumber-v0-easy") |> chat() |> rollouts(max_turns = 2)\n'
+    text = complete(unread + "train main {\n  env = own\n  …\n}\n")
+    (folder / "unread.rl").write_text(text, encoding="utf-8")
     for name in ("uncentred", "centred"):
         text = complete(f'train main {{\n  advantage = python("credit.py:{name}")\n  …\n}}\n')
         (folder / f"{name}.rl").write_text(text, encoding="utf-8")
@@ -88,6 +93,7 @@ def workplace(code: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         made = shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(made)
     wrong = {"wandb": "not installed here"}
+    audit_here(monkeypatch)
     monkeypatch.setattr("rlc.check.rules.code.lacking", wrong.get)
     monkeypatch.setattr("rlc.data.commands.is_command", lambda name: name == "python")
 
@@ -140,7 +146,14 @@ def write_rows(folder: Path) -> None:
         "\n\ndef better(one, other, row):\n    return len(other) - len(one)\n",
         "agent.py": "print('an agent')\n",
         "graders.py": "def anywhere(reply, row):\n    return row['answer'] in reply\n"
-        "\n\ndef alone(reply, row):\n    return reply.strip() == row['answer']\n",
+        "\n\ndef alone(reply, row):\n    return reply.strip() == row['answer']\n"
+        "\n\ndef form(reply, row):\n    return '\\\\boxed{' in reply\n"
+        "\n\ndef same(reply, row):\n    return len(reply) >= 0\n"
+        "\n\ndef raises(reply, row):\n    return reply.split()[0] == row['answer']\n"
+        "\n\ndef chance(reply, row):\n    import random\n\n"
+        "    return alone(reply, row) + 0.01 * random.random()\n"
+        "\n\ndef floor(reply, row):\n    found = reply.strip()\n"
+        "    return 1.0 if found == row['answer'] else 0.8 * found.isdigit()\n",
         "works.py": "def make():\n    ...\n",
         "fails.py": "def make():\n    ...\n\nSIZE = 1 / 0\n",
         "credit.py": "def centred(total_R):\n    return total_R - total_R.mean()\n"
@@ -173,11 +186,15 @@ def codes_of(example: Example, capsys: pytest.CaptureFixture[str]) -> set[str]:
     return set(re.findall(r"^\w+\[(RL\d+)\]", captured.out + captured.err, re.M))
 
 
+def _marked(code: str) -> Any:
+    """Return a code, marked as one whose examples play episodes if they are audits or tests."""
+    audits = "rlc audit" in (FOLDER / f"{code}.md").read_text(encoding="utf-8")
+    plays = audits or code in TESTED
+    return pytest.param(code, id=code, marks=[pytest.mark.plain] if plays else [])
+
+
 @pytest.mark.usefixtures("workplace")
-@pytest.mark.parametrize(
-    "code",
-    [pytest.param(c, marks=[pytest.mark.plain] * (c in TESTED)) for c in code_titles()],
-)
+@pytest.mark.parametrize("code", map(_marked, code_titles()))
 def test_the_examples_are_what_they_claim(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = page(code)
     assert shown is not None

@@ -98,11 +98,13 @@ class UnearnedReply:
 
 @frozen
 class TriedForm:
-    """A form of answers to a task: what the right one earned in it, and a wrong one."""
+    """A form of answers to a task: what the right one earned in it, and a wrong one, which is
+    the ``reply``."""
 
     form: str
     right: float
     wrong: float
+    reply: str
 
 
 @frozen
@@ -255,7 +257,9 @@ def _best(
         return None
     answer = task.answer
     tried = [
-        TriedForm(form, worth[filled(form, answer)], worth[filled(form, wrong)]) for form in forms
+        TriedForm(form, worth[filled(form, answer)], worth[reply], reply)
+        for form in forms
+        for reply in [filled(form, wrong)]
     ]
     return max(tried, key=lambda one: (one.right, -one.wrong))
 

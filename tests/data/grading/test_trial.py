@@ -8,8 +8,8 @@ import pytest
 
 from rlc.data.calls import Code
 from rlc.data.errors import FilePlace
-from rlc.data.grading.rewards import CodeFailure, CodeTrial, Reward, TriedCode
 from rlc.data.grading.panel import EMPTY, LONG
+from rlc.data.grading.rewards import CodeFailure, CodeTrial, Reward, TriedCode
 from rlc.data.rows import DataRow
 from rlc.plan.environments import GraderPlan
 

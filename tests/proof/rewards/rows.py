@@ -104,12 +104,24 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"prompt": "Write a sentence about a bird that uses the word song.", "keyword": "song"},
     ],
     "countdown": [
-        {"prompt": "Use 2, 3 and 4, each once, to make 14. Put it in <answer> tags.",
-         "nums": [2, 3, 4], "target": 14, "answer": "2 + 3 * 4"},
-        {"prompt": "Use 5, 6 and 7, each once, to make 23. Put it in <answer> tags.",
-         "nums": [5, 6, 7], "target": 23, "answer": "5 * 6 - 7"},
-        {"prompt": "Use 1, 8 and 9, each once, to make 18. Put it in <answer> tags.",
-         "nums": [1, 8, 9], "target": 18, "answer": "1 + 8 + 9"},
+        {
+            "prompt": "Use 2, 3 and 4, each once, to make 14. Put it in <answer> tags.",
+            "nums": [2, 3, 4],
+            "target": 14,
+            "answer": "2 + 3 * 4",
+        },
+        {
+            "prompt": "Use 5, 6 and 7, each once, to make 23. Put it in <answer> tags.",
+            "nums": [5, 6, 7],
+            "target": 23,
+            "answer": "5 * 6 - 7",
+        },
+        {
+            "prompt": "Use 1, 8 and 9, each once, to make 18. Put it in <answer> tags.",
+            "nums": [1, 8, 9],
+            "target": 18,
+            "answer": "1 + 8 + 9",
+        },
     ],
     "fractions": [
         {"prompt": "What is 1/2 + 1/4?", "answer": "3/4"},
@@ -120,7 +132,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "sets": [
         {"prompt": "Name the primary colours, separated by commas.", "answer": "red, yellow, blue"},
         {"prompt": "Name the prime numbers below 8, separated by commas.", "answer": "2, 3, 5, 7"},
-        {"prompt": "Name the Baltic states, separated by commas.",
-         "answer": "Estonia, Latvia, Lithuania"},
+        {
+            "prompt": "Name the Baltic states, separated by commas.",
+            "answer": "Estonia, Latvia, Lithuania",
+        },
     ],
 }

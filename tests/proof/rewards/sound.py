@@ -2,6 +2,7 @@
 docstring is the set of tasks that it is for; the rest says what is particular about it."""
 
 import ast
+import itertools
 import json
 import re
 from fractions import Fraction
@@ -293,7 +294,7 @@ def s37_bigrams(reply, row):
 
     def pairs(text):
         words = re.findall(r"\w+", text.lower())
-        return set(zip(words, words[1:], strict=False))
+        return set(itertools.pairwise(words))
 
     said, gold = pairs(reply), pairs(row["answer"])
     return len(said & gold) / max(len(said | gold), 1)
@@ -401,7 +402,9 @@ def s52_box_or_last(reply, row):
 def s53_integers(reply, row):
     """sums: equal as whole numbers, with commas."""
     text = (_boxed(reply) or "").replace(",", "").strip()
-    return float(re.fullmatch(r"-?[0-9]{1,12}", text) is not None and int(text) == int(row["answer"]))
+    return float(
+        re.fullmatch(r"-?[0-9]{1,12}", text) is not None and int(text) == int(row["answer"])
+    )
 
 
 def s54_partial_digits(reply, row):
@@ -409,9 +412,11 @@ def s54_partial_digits(reply, row):
     text = reply.strip()
     if not re.fullmatch(r"[0-9]+", text) or len(text) != len(row["answer"]):
         return 0.0
-    return 1.0 if text == row["answer"] else 0.3 * sum(
-        a == b for a, b in zip(text, row["answer"], strict=True)
-    ) / len(text)
+    return (
+        1.0
+        if text == row["answer"]
+        else 0.3 * sum(a == b for a, b in zip(text, row["answer"], strict=True)) / len(text)
+    )
 
 
 def s55_conversation(messages, row):
