@@ -190,11 +190,9 @@ def _in_process(plan: Plan, env: EnvPlan, seconds: float) -> EnvironmentAudit:
                 env=environment,
             )
         if result.is_file():
-            made: EnvironmentAudit | Error = pickle.loads(result.read_bytes())
-            if isinstance(made, EnvironmentAudit):
-                made = evolve(made, key=key if made.key else "")
-                return evolve(made, seconds=time.perf_counter() - began)
-            return EnvironmentAudit(env.name, "", notes=(f"not audited: {made}",))
+            made: EnvironmentAudit = pickle.loads(result.read_bytes())
+            spent = time.perf_counter() - began
+            return evolve(made, key=key if made.key else "", seconds=spent)
         task, replies = 0, list[str]()
         if latest.is_file():
             task, replies = json.loads(latest.read_text(encoding="utf-8"))
@@ -210,11 +208,7 @@ def _in_process(plan: Plan, env: EnvPlan, seconds: float) -> EnvironmentAudit:
 def serve_audit() -> None:
     """Make one audit in a process of its own. What it prints is lost."""
     plan, name, seconds, result, latest = pickle.load(sys.stdin.buffer)
-    made: EnvironmentAudit | Error
-    try:
-        made = to_end(lambda: _audited(plan, name, seconds, Path(latest)))
-    except Error as error:
-        made = Error(error.message, error.hint)
+    made = to_end(lambda: _audited(plan, name, seconds, Path(latest)))
     Path(result + "-").write_bytes(pickle.dumps(made))
     os.replace(result + "-", result)
     os._exit(0)
@@ -225,10 +219,13 @@ async def _audited(plan: Plan, name: str, seconds: float, latest: Path) -> Envir
     (env,) = [one for _, one in played_environments(plan) if one.name == name]
     plan = _without_roles(plan, name)
     judged = bool(env.judging)
-    async with opened(plan, name, opinion=(lambda *_: 0.0) if judged else None) as bench:
-        bench.judges.quotes = judged  # what they were shown, before they say the worst
-        work = _Audit(bench, plan, env, time.perf_counter() + seconds, latest)
-        await work.run()
+    try:
+        async with opened(plan, name, opinion=(lambda *_: 0.0) if judged else None) as bench:
+            bench.judges.quotes = judged  # what they were shown, before they say the worst
+            work = _Audit(bench, plan, env, time.perf_counter() + seconds, latest)
+            await work.run()
+    except Error as error:
+        return EnvironmentAudit(name, "", notes=(f"not audited: {error.message}",))
     if work.rewarded:
         notes = tuple(dict.fromkeys(work.notes))
         return EnvironmentAudit(name, AUDITED, tuple(work.findings), notes, work.graded)
@@ -532,6 +529,8 @@ class _Audit:
             said = [attack, plain] if self.bench.env.comparing else [attack]
             rollouts = await self._graded(0, said)
             usual = await self._graded(0, [plain, "This is another."][: len(said)])
+            for rollout in usual:
+                self._value(0, plain, rollout)
             if any(one.error is not None for one in (*rollouts, *usual)):
                 continue  # contradicting verdicts are none
             if rollouts[0].reward > usual[0].reward:

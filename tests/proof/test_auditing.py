@@ -1,0 +1,178 @@
+"""`rlc audit` finds what rewards pay for nothing, and keeps what it found."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from audits_here import audit_here
+from paths import ROOT
+
+import rlc
+from rlc.catalog import audited
+from rlc.cli.main import main
+
+pytestmark = pytest.mark.plain
+
+PAGE = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+STAGE = """
+train main {
+  model = policy  env = sums  batch = groups(4, group_size = 4)  advantage = grpo()
+  sampling = sample(max_tokens = 256)  loss = importance_sampling()
+  optimizer = adam(1e-3)  steps = 2  budget = $1
+}
+"""
+MODEL = 'model policy { base = "Qwen/Qwen3-8B" }\n'
+
+
+@pytest.fixture
+def sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(ROOT / "examples" / "grade", tmp_path / "sums")
+    monkeypatch.chdir(tmp_path / "sums")
+    monkeypatch.delitem(sys.modules, "sums", raising=False)
+    return tmp_path / "sums"
+
+
+def codes(env: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The findings about an environment, `sums`."""
+    audit_here(monkeypatch)
+    (folder / "recipe.rl").write_text(MODEL + env + STAGE, encoding="utf-8")
+    return [one.code for one in rlc.audit(folder / "recipe.rl", keep=False).findings]
+
+
+def test_a_result_counts_until_something_changes(
+    sums: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    audit_here(monkeypatch)
+    recipe = sums / "sums.rl"
+    with recipe.open("a") as file:
+        file.write("expect main.audit.findings == 0\n")
+    assert main(["check", "sums.rl"]) == 1
+    assert "not all environments are audited" in capsys.readouterr().out
+    assert main(["audit", "sums.rl"]) == 0  # a warning
+    assert main(["check", "sums.rl"]) == 1
+    assert "`main.audit.findings` is 1" in capsys.readouterr().out
+    code = sums / "sums.py"
+    code.write_text(code.read_text().replace("len(reply))", "max(len(reply), 1))"))
+    sys.modules.pop("sums", None)
+    assert main(["check", "sums.rl"]) == 1
+    assert "not all environments are audited" in capsys.readouterr().out
+    assert main(["audit", "sums.rl"]) == 0
+    assert main(["check", "sums.rl"]) == 0
+    capsys.readouterr()
+    assert main(["explain", "sums.rl"]) == 0
+    assert capsys.readouterr().err == "audit: 0 findings\n"
+    with (sums / "sums.jsonl").open("a") as file:
+        file.write('{"id": "c", "prompt": "What is 1 + 1?", "answer": "2"}\n')
+    assert main(["check", "sums.rl"]) == 1
+    (sums / ".rlc" / "audits" / "sums.json").write_text("[not json")  # no audit, and no mistake
+    plan = rlc.load("sums.rl", set={"main.steps": 3}).compile().unmet
+    assert plan is not None
+    assert audited(plan.stages[0].environments, "sums.rl") == {"sums": None}
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_is_printed(sums: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    ((command, shown),) = re.findall(
+        r"<!-- audited -->\n```console\n\$ (.*?)\n(.*?)```", PAGE, re.S
+    )
+    assert main(shlex.split(command)[1:]) == 0
+    *printed, last = capfd.readouterr().out.splitlines()
+    assert "\n".join(printed) + "\n" == shown
+    assert re.fullmatch(r"sums: 1 finding, \d+ replies in [\d.]+ s", last)
+
+
+@pytest.mark.slow
+def test_a_reply_that_ends_the_process_is_named(sums: Path) -> None:
+    (sums / "sums.py").write_text(
+        "import os\n\ndef right(reply, row):\n    if 'SystemExit' in reply:\n        os._exit(3)\n"
+        "    return reply.strip() == row['answer']\n\ndef brief(reply, row):\n    return 1.0\n"
+    )
+    (found,) = rlc.audit("sums.rl", keep=False).findings
+    assert (found.code, found.severity) == ("RL0694", "error")
+    assert "ends it" in found.message
+
+
+@pytest.mark.parametrize(
+    ("grader", "answers", "found"),
+    [
+        ("numeric", ["42", "1,000", "3/4"], []),
+        ("exact", ["Paris", "Rome", "Oslo"], []),
+        ("math", ["x^2 + 1", "\\\\frac{1}{2}", "7"], []),
+        ('regex("Answer: ([A-D])")', ["A", "B", "C"], []),
+        ('regex("([A-D])")', ["A", "B", "C"], []),
+        ('regex("answer is (\\\\d+)\\\\.$")', ["4", "17", "23"], []),
+    ],
+)
+def test_every_grader_is_tried_with_its_own_reference(
+    grader: str,
+    answers: list[str],
+    found: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = ({"question": f"Question {n}?", "answer": a} for n, a in enumerate(answers))
+    lines = "".join(json.dumps(row).replace("\\\\\\\\", "\\\\") + "\n" for row in rows)
+    (tmp_path / "rows.jsonl").write_text(lines, encoding="utf-8")
+    env = f'env sums = problems("rows.jsonl", grader = {grader}, format_coef = 0)\n'
+    assert codes(env, tmp_path, monkeypatch) == found
+
+
+def test_countdown_is_tried_with_an_expression_that_is_worked_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = "env sums = problems(countdown, grader = countdown)"
+    assert codes(env + "\n", tmp_path, monkeypatch) == []
+    duel = env + " |> solver_judge(solvers = 2)\n"
+    assert codes(duel, tmp_path, monkeypatch) == []
+
+
+@pytest.mark.parametrize(
+    ("env", "found"),
+    [
+        ("rg:puzzle24", {"RL0691"}),  # any text earns 1
+        ("rg:game_of_life", {"RL0696"}),  # any board .9
+        ("rg:chain_sum", set()),
+    ],
+)
+def test_weak_scorers_of_gem_are_found(
+    env: str, found: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = f'env sums = gem("{env}") |> chat(instruction = "Put it in \\\\boxed{{}}.")\n'
+    assert set(codes(asked, tmp_path, monkeypatch)) == found
+
+
+def test_a_judge_is_not_told_by_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "Hello?"}\n' * 2)
+    text = 'model big { base = "Qwen/Qwen3-8B" }\njudge good = rubric("Is it good?", model = big)\n'
+    for how in ("judged(good)", "compared(good)", "compared(good, by = pairwise)"):
+        env = f'{text}env sums = rows("rows.jsonl") |> {how}\n'
+        assert codes(env, tmp_path, monkeypatch) == []
+        (one,) = rlc.audit(tmp_path / "recipe.rl", keep=False).environments
+        assert one.key
+    # A judge whose question and answer lets verdicts of a reply through is found.
+    monkeypatch.setattr("rlc.data.texts.untagged", lambda text: text)
+    env = f'{text}env sums = rows("rows.jsonl") |> judged(good)\n'
+    monkeypatch.setattr(
+        "rlc.envs.judges.judging.read_scores",
+        lambda answer, **_: {"": float(re.findall(r"<score>([\d.]+)", answer)[0]) / 10},
+    )
+    assert codes(env, tmp_path, monkeypatch) == ["RL0690"]
+
+
+def test_what_cannot_be_opened_is_not_audited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit_here(monkeypatch)
+    env = 'env sums = openenv("http://127.0.0.1:9")\n'
+    (tmp_path / "recipe.rl").write_text(MODEL + env + STAGE, encoding="utf-8")
+    (one,) = rlc.audit(tmp_path / "recipe.rl").environments
+    assert (one.key, one.findings) == ("", ())
+    assert "not audited" in one.notes[0]
+    plan = rlc.load(tmp_path / "recipe.rl").plan()
+    assert audited(plan.stages[0].environments, plan.recipe) == {"sums": None}
