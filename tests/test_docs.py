@@ -49,7 +49,7 @@ def is_known(shown: str) -> bool:
         return True
     if dotted := re.fullmatch(r"(rlc(?:\.\w+)+)(\(.*\))?", shown):
         return locate(dotted[1]) is not None
-    if shown.startswith("runs/"):  # what a reader's own run leaves
+    if shown.startswith(("runs/", ".rlc/")):  # what a reader's own commands leave
         return True
     if re.fullmatch(r"[\w.-]+(/[\w.-]+)+/?|[\w.]+\.(py|lark|rl)|[\w-]+/", shown):
         inside = (path for room in ("rlc", "tools") for path in (ROOT / room).rglob(shown))

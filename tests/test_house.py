@@ -327,6 +327,7 @@ def test_no_file_imports_itself_over_others() -> None:
 SAME_NAMES = {"Recipe"}  # of a file for users, and of its syntax
 # Nouns that end like participles.
 NOUNS = {
+    "AuditFinding",
     "Finding",
     "Halving",
     "Sampling",

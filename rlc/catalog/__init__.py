@@ -3,7 +3,6 @@
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rlc.catalog.aliases import *
-    from rlc.catalog.audits import *
     from rlc.catalog.builtins.advantages import *
     from rlc.catalog.builtins.frameworks import *
     from rlc.catalog.builtins.graders import *
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from rlc.catalog.environments import *
     from rlc.catalog.facts import *
     from rlc.catalog.index import *
+    from rlc.catalog.kept.audits import *
     from rlc.catalog.keys import *
     from rlc.catalog.metrics import *
     from rlc.catalog.plan_files import *
@@ -32,7 +32,6 @@ else:
         __name__,
         """
         aliases: EXPRESSIONS WORDS advice_for alias_of
-        audits: audit_file audit_key audit_line audited keep_audits
         builtins.advantages: UNSUPPORTED
         builtins.frameworks: AGENT
         builtins.graders: FORMAT JUDGE_PROMPT finds_answers
@@ -62,6 +61,7 @@ else:
             loss_traits metric_traits names_of opponent_traits preference_losses
             preference_program preference_traits service_loss_traits service_settings source_traits
             teacher_traits tracker_traits words_of wrapper_traits
+        kept.audits: audit_key audit_line audited keep_audits
         keys: DOTENV is_provided provide_keys read_dotenv
         metrics: find_metric measurable metric_name metrics_of watched
         plan_files: plan_from_file plan_to_file recipe_in_file

@@ -2,7 +2,7 @@
 
 The panel of :mod:`rlc.data.grading.panel` and scripted players are played through what a run does
 with replies, in a process of their own: a reply may end or change the process that grades it. The
-results are kept beside the recipe (:mod:`rlc.catalog.audits`).
+results are kept beside the recipe (:mod:`rlc.catalog.kept.audits`).
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ class GemSource:
             settings = OBSERVATIONS[self._observation]
             env = ObservationWrapper(env, tokenizer=self._tokenizer, **settings)
         text, info = env.reset(seed=derive_seed(seed, "reset") % 2**32)
-        data = getattr(base := env.unwrapped, "data", None)
+        base = env.unwrapped
+        data = getattr(base, "data", None)
         answer = data.get("answer") if isinstance(data, dict) else getattr(base, "answer", None)
         fields = {"answer": answer} if isinstance(answer, str) else None
         first = Observation(self.text(text, info), fields=fields or {})
