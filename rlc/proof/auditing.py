@@ -393,10 +393,10 @@ class _Audit:
             message = f"{one.reply} earns {one.earned:g} in `{self.env.name}`{right}"
             self.add(UNEARNED, "error", message, one.text, one.task)
         if wrong is not None:
-            number, one = wrong
+            number, form = wrong
             where = f"in `{self.env.name}`"
-            message = f"a wrong answer earns {one.wrong:g} {where}, a right one {one.right:g}"
-            self.add(NO_CONTRAST, "error", message, one.reply, number)
+            message = f"a wrong answer earns {form.wrong:g} {where}, a right one {form.right:g}"
+            self.add(NO_CONTRAST, "error", message, form.reply, number)
         self._report_gold(found)
 
     def _report_gold(self, found: ExaminedReward) -> None:
