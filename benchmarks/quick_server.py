@@ -1,8 +1,8 @@
-"""Samples at next to no cost: in front of a simulated server, what each sample takes is answered
-from here, after a fixed time, without the application behind it.
+"""Samples at next to no cost: what each sample takes of a server is answered by its protocol,
+after a fixed time; everything else goes to the application of a simulated server.
 
-A client's processor time is what is measured against such a server; that of a whole server, which
-the two would otherwise share cores with, is not.
+A client's processor time is what is measured against such a server; that of a whole server, with
+which the client would share the cores of one machine, is not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TextIO
 
@@ -18,17 +17,20 @@ import numpy as np
 import orjson
 from made_up_outputs import LOGPROB
 from tinker import types
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from rlc.service.server.wire import PROTOBUF, write_sample
 
-_JSON = [(b"content-type", b"application/json")]
-_PROTO = [(b"content-type", PROTOBUF.encode())]
+_ASAMPLE, _RETRIEVE = b"/api/v1/asample", b"/api/v1/retrieve_future"
+_CONFIG = b"/api/v1/client/config"
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n"
 
 
-def quick(
-    app: Any, replies: list[list[int]], seconds: float, events: TextIO, flags: dict[str, Any]
-) -> Callable[..., Any]:
-    """The ASGI application; ``flags`` are of the SDK, in place of the application's own."""
+def quick_protocol(
+    replies: list[list[int]], seconds: float, events: TextIO, flags: dict[str, Any]
+) -> type[HttpToolsProtocol]:
+    """The protocol of a server whose samples are ``replies``. ``flags`` are of the SDK, in place of
+    the application's own."""
     due: dict[str, tuple[float, bytes]] = {}
 
     @lru_cache(maxsize=10_000)
@@ -42,57 +44,53 @@ def quick(
             )
             for number in which
         ]
-        return write_sample(types.SampleResponse(sequences=sequences))
+        return answer(write_sample(types.SampleResponse(sequences=sequences)), PROTOBUF.encode())
 
-    async def body(receive: Any) -> bytes:
-        message = await receive()
-        content: bytes = message["body"]
-        while message.get("more_body"):
-            message = await receive()
-            content += message["body"]
-        return content
+    def answer(content: bytes, kind: bytes = b"application/json") -> bytes:
+        return _HEAD % (kind, len(content)) + content
 
-    async def answer(send: Any, headers: list[tuple[bytes, bytes]], content: bytes) -> None:
-        length = (b"content-length", str(len(content)).encode())
-        await send({"type": "http.response.start", "status": 200, "headers": [*headers, length]})
-        await send({"type": "http.response.body", "body": content})
+    def promise(body: bytes) -> bytes:
+        asked = orjson.loads(body)
+        name = f"{asked['sampling_session_id']}/{asked['seq_id']}"
+        first, count = zlib.crc32(name.encode()), asked.get("num_samples") or 1
+        now = time.time()
+        which = tuple((first + number) % len(replies) for number in range(count))
+        due[name] = now + seconds, encoded(which)
+        events.write(f'{{"at": {now}, "kind": "sample", "seconds": []}}\n')
+        ids = [f"{name}/{number}" for number in range(count)]
+        return answer(orjson.dumps({"request_id": name, "sample_sequence_ids": ids}))
 
-    async def front(scope: Any, receive: Any, send: Any) -> None:
-        path = scope.get("path", "")
-        if path == "/api/v1/asample":
-            asked = orjson.loads(await body(receive))
-            name = f"{asked['sampling_session_id']}/{asked['seq_id']}"
-            first, count = zlib.crc32(name.encode()), asked.get("num_samples") or 1
-            which = tuple((first + number) % len(replies) for number in range(count))
-            now = time.time()
-            due[name] = now + seconds, encoded(which)
-            events.write(f'{{"at": {now}, "kind": "sample", "seconds": []}}\n')
-            ids = [f"{name}/{number}" for number in range(count)]
-            promise = {"request_id": name, "sample_sequence_ids": ids}
-            return await answer(send, _JSON, orjson.dumps(promise))
-        if path == "/api/v1/retrieve_future":
-            content = await body(receive)
-            name = orjson.loads(content)["request_id"]
-            if name in due:
-                when, reply = due[name]
-                if (left := when - time.time()) > 0:
-                    await asyncio.sleep(left)
-                due.pop(name, None)
-                return await answer(send, _PROTO, reply)
-            return await app(scope, replayed(content, receive), send)
-        if path == "/api/v1/client/config" and flags:
-            given = {"pjwt_auth_enabled": True, **flags}
-            return await answer(send, _JSON, orjson.dumps(given))
-        return await app(scope, receive, send)
+    class QuickProtocol(HttpToolsProtocol):
+        body: bytes | None = None  # of a request that may be answered here
 
-    return front
+        def on_headers_complete(self) -> None:
+            if self.url in (_ASAMPLE, _RETRIEVE) or (flags and self.url == _CONFIG):
+                self.body = b""
+            else:
+                super().on_headers_complete()
 
+        def on_body(self, body: bytes) -> None:
+            if self.body is None:
+                super().on_body(body)
+            else:
+                self.body += body
 
-def replayed(content: bytes, receive: Any) -> Callable[[], Any]:
-    """A body that was read is there to be read again."""
-    messages = [{"type": "http.request", "body": content, "more_body": False}]
+        def on_message_complete(self) -> None:
+            if (body := self.body) is None:
+                super().on_message_complete()
+                return
+            self.body = None
+            if self.url == _ASAMPLE:
+                self.transport.write(promise(body))
+            elif self.url == _CONFIG:
+                self.transport.write(answer(orjson.dumps({"pjwt_auth_enabled": True, **flags})))
+            elif (known := due.pop(orjson.loads(body)["request_id"], None)) is None:
+                super().on_headers_complete()
+                super().on_body(body)
+                super().on_message_complete()
+            else:
+                when, reply = known
+                left = max(0.0, when - time.time())
+                asyncio.get_running_loop().call_later(left, self.transport.write, reply)
 
-    async def again() -> Any:
-        return messages.pop() if messages else await receive()
-
-    return again
+    return QuickProtocol

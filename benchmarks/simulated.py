@@ -401,15 +401,15 @@ def serve(options: argparse.Namespace) -> None:
     backend = Backend(engine, served)
     with bind(LOOPBACK, options.port) as listening:
         print(f"TINKER_BASE_URL=http://{LOOPBACK}:{listening.getsockname()[1]}", flush=True)
-        app = build_app(backend)
+        server = Server(build_app(backend), backend.futures.close)
         if options.quick:
             import uvloop
-            from quick_server import quick
+            from quick_server import quick_protocol
 
             asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-            seconds = times.sample.at(0.5)
-            app = quick(app, engine.replies, seconds, engine.events, options.flags)
-        Server(app, backend.futures.close).serve_on(listening)
+            given = engine.replies, times.sample.at(0.5), engine.events, options.flags
+            server.config.http = quick_protocol(*given)
+        server.serve_on(listening)
 
 
 if __name__ == "__main__":

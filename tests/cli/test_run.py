@@ -125,6 +125,8 @@ def test_a_recipe_with_mistakes_is_not_run(tmp_path: Path, rlc: Command) -> None
         ["run", "recipes/quickstart.rl", "--resume", "somewhere", "--run-dir", "elsewhere"],
         ["run", "--resume", "somewhere", "--set", "main.steps=3"],
         ["run", "recipes/quickstart.rl", "--sed", "3"],
+        ["run", "recipes/quickstart.rl", "--players", "0"],
+        ["run", "recipes/quickstart.rl", "--players", "ray"],
     ],
 )
 def test_misuse_is_exit_status_2(arguments: list[str], rlc: Command) -> None:
