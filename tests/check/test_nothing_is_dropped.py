@@ -26,6 +26,7 @@ from rlc.catalog.records import Builtin, Param
 from rlc.compile.recipe import CompileResult, compile_source
 from rlc.lang.source import Source
 from rlc.plan.codec import plan_hash
+from rlc.plan.leaves import children_of
 
 MODEL = {"base": '"Qwen/Qwen3-8B"'}
 TRAIN = {
@@ -104,6 +105,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "search": ("grid()", "halving()"),
     "opponent": ("other", "self"),
     "price": ("none", "{ sample = $1 }"),
+    "players": ("here", "processes(2)"),
 }
 BY_NAME: dict[str, tuple[str, str]] = {
     "base": ('"Qwen/Qwen3-8B"', '"Qwen/Qwen3.5-4B"'),
@@ -250,8 +252,12 @@ def assert_both_matter(first: str, second: str) -> None:
     assert one.plan or two.plan, [item.message for item in one.diagnostics]
     if one.plan is not None and two.plan is not None:
         sweeps = [[sweep.plan for sweep in side.sweeps] for side in (one, two)]
-        prices = [[s.model.price for s in plan.stages] for plan in (one.plan, two.plan)]
-        differ = sweeps[0] != sweeps[1] or prices[0] != prices[1]  # no hash depends on prices
+        # No hash depends on prices, nor on players.
+        aside = [
+            [(s.model.price, children_of(s).get("players")) for s in plan.stages]
+            for plan in (one.plan, two.plan)
+        ]
+        differ = sweeps[0] != sweeps[1] or aside[0] != aside[1]
         assert differ or plan_hash(one.plan) != plan_hash(two.plan), second
 
 

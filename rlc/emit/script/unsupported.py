@@ -120,6 +120,8 @@ def _train(stage: Training) -> Iterator[Misfit]:
     for name, asked in watched.items():
         if asked:
             yield Misfit(WATCHED, name, f"`{name}`: a script watches nothing of the kind")
+    if source.players is not None and source.players.kind != "here":
+        yield Misfit(WATCHED, "players", "`players`: a script plays all episodes in one process")
     if source.on_error.then == "stop" and source.batch.kind == "turns":
         yield Misfit(WATCHED, "on_error", "`stop`: with `turns()` failed rollouts are left out")
     if source.on_error.then == "penalise":
