@@ -212,6 +212,8 @@ class StreamChannel:
 
     def send(self, message: Any) -> None:
         content = packed(message)
+        if self.writer.is_closing():  # nobody hears it, which the next `receive` says
+            return
         self.writer.writelines([len(content).to_bytes(_LENGTH, "big"), content])
 
     async def receive(self) -> Any:
