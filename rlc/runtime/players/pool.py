@@ -19,7 +19,6 @@ import numpy as np
 from attrs import define, evolve, field, frozen
 
 from rlc.envs import Responder, Responders
-from rlc.plan import PlayersPlan
 from rlc.runtime.concurrency import cancel_all, mark_seen
 from rlc.runtime.players.messages import (
     AllWait,
@@ -70,11 +69,12 @@ class PendingTask:
 
 @frozen(eq=False)
 class StagePlayers:
-    """The players of a stage, or of an evaluation. ``setup`` is what player ``number`` is sent;
-    ``here`` are the environments that are played in the process of the run."""
+    """The players of a stage, or of an evaluation: the first ``count`` of a pool. ``setup`` is what
+    player ``number`` is sent; ``here`` are the environments that the process of the run plays."""
 
     pool: PlayerPool
     number: int
+    count: int
     setup: Callable[[int], StageSetup]
     responders: Responders
     here: frozenset[str]
@@ -92,10 +92,8 @@ class StagePlayers:
 
 @define(eq=False)
 class PlayerPool:
-    """Players of one kind, started with the first task."""
+    """Players of one kind, each started with its first task."""
 
-    plan: PlayersPlan
-    count: int
     starter: PlayerStarter
     greeting: FirstMessage
     note: Callable[[str], None]
@@ -109,10 +107,15 @@ class PlayerPool:
         factory=weakref.WeakKeyDictionary, init=False
     )
     _next: Any = field(factory=lambda: itertools.count(1), init=False)
-    _slots: list[PlayerSlot] = field(init=False)
+    _slots: list[PlayerSlot] = field(factory=list, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._slots = [PlayerSlot(self, number) for number in range(self.count)]
+    @property
+    def count(self) -> int:
+        return len(self._slots)
+
+    def grow(self, count: int) -> None:
+        """Have at least so many players."""
+        self._slots += [PlayerSlot(self, number) for number in range(self.count, count)]
 
     @property
     def links(self) -> list[PlayerLink]:
@@ -122,7 +125,7 @@ class PlayerPool:
         """Play a task. Raise what playing it raises, and RunError if players die over it."""
         ends = list[str]()
         while len(ends) < TRIES:
-            slot = min(self._slots, key=lambda one: one.episodes)
+            slot = min(self._slots[: stage.count], key=lambda one: one.episodes)
             slot.episodes += task.size
             try:
                 link = await slot.opened()

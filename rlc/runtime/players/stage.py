@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from rlc.catalog import busy_players, part_of, share_of, stays, usual_players
 from rlc.catalog.packages import lacking
@@ -77,8 +77,8 @@ class JobPlayers:
                 raise RunError(f"`{stage.name}`: {message}", "`players = here`") from error
             self._say(f"`{stage.name}` is played in the process of the run: {message}")
             return None
-        pool = await self._pool(plan, stage)
-        count, number = pool.count, next(self._numbers)
+        pool, count = await self._pool(plan, stage)
+        number = next(self._numbers)
         sent = [env.plan for name, env in envs.items() if name not in here]
 
         def setup(player: int) -> StageSetup:
@@ -93,11 +93,11 @@ class JobPlayers:
                 stage.model.context,
                 on_error,
                 self._deadlines,
-                _limit(self.guard.limiter, player, count),
+                _limit(self.guard.limiter, player, pool.count),
                 None if own is None else share_of(own, player, count),
             )
 
-        players = StagePlayers(pool, number, setup, responders, frozenset(here))
+        players = StagePlayers(pool, number, count, setup, responders, frozenset(here))
         pool.setups[number] = players
         return players
 
@@ -111,31 +111,28 @@ class JobPlayers:
     def _deadlines(self) -> DeadlinesPlan:
         return self.guard.watchdog.limits
 
-    async def _pool(self, plan: PlayersPlan, stage: StagePlan) -> PlayerPool:
-        starter = starter_of(plan)
-        if plan.kind == "ray" and (wrong := lacking("ray")):
-            raise RunError(f"players of Ray: {wrong}", "pip install 'rlc[ray]'")
-        count = busy_players(stage, plan.count or await starter.room())
-        key = repr((plan, count, stage.model.service))
-        if (pool := self._pools.get(key)) is not None:
-            await starter.close()
-            return pool
-        service = self.guard.service
-        is_asked = False
-        if isinstance(service, RemoteService):
+    async def _pool(self, plan: PlayersPlan, stage: StagePlan) -> tuple[PlayerPool, int]:
+        """Return the pool of some players, and how many of them play a stage."""
+        service, key = self.guard.service, repr(evolve(plan, count=None))
+        is_asked, is_remote = False, isinstance(service, RemoteService)
+        if is_remote:
             from rlc.service import shares_samplers  # which has the SDK with it
 
             is_asked = shares_samplers(service)
-        server = service.server if is_asked else None
-        greeting = FirstMessage(server, server or "", waits=not isinstance(service, RemoteService))
-        self._pools[key] = pool = PlayerPool(plan, count, starter, greeting, self.note)
-        kinds = (
-            ("process", "processes") if plan.kind != "ray" else ("actor of Ray", "actors of Ray")
-        )
-        who, play, their = (kinds[0], "plays", "its") if count == 1 else (kinds[1], "play", "their")
+        if (pool := self._pools.get(key)) is None:
+            if plan.kind == "ray" and (wrong := lacking("ray")):
+                raise RunError(f"players of Ray: {wrong}", "pip install 'rlc[ray]'")
+            server = service.server if is_asked else None
+            first = FirstMessage(server, server or "", waits=not is_remote)
+            self._pools[key] = pool = PlayerPool(starter_of(plan), first, self.note)
+        count = busy_players(stage, plan.count or await pool.starter.room())
+        pool.grow(count)
+        ray = plan.kind == "ray"
+        one, many = ("actor of Ray", "actors of Ray") if ray else ("process", "processes")
+        who, play, their = (one, "plays", "its") if count == 1 else (many, "play", "their")
         how = "" if is_asked else f"; {their} replies are sampled through the process of the run"
         self._say(f"{count:,} {who} {play} the episodes of `{stage.name}`{how}")
-        return pool
+        return pool, count
 
     def _say(self, text: str) -> None:
         if text not in self._said:
