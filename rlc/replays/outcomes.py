@@ -132,15 +132,11 @@ async def outcome_of(
     before = [one for one in run.steps(stage.name) if one.step < recorded.step]
     tokenizer = _tokenizer(stage) if reads(scheme, PROCESS) else None
     try:
-        if as_it_was or not (has_running(scheme) or scheme.function):
-            cursors = [one.cursor for one in before] if as_it_was else []
-            computation = StepComputation.of(seed, stage, cursors, tokenizer)
+        if as_it_was:
+            cursors = [one.cursor for one in before]
         else:
-            computation = StepComputation.of(seed, stage, [], tokenizer)
-            for one in before:
-                earlier = run.read(stage, one.step)
-                played = trainable_rollouts(earlier.rollouts, stage.played)
-                await computation.credited(one.step, played, earlier.scored)
+            cursors = await _cursors(run, stage, [one.step for one in before], tokenizer)
+        computation = StepComputation.of(seed, stage, cursors, tokenizer)
         played = trainable_rollouts(rollouts or recorded.rollouts, stage.played)
         scored, complete = recorded.scored, recorded.complete
         if rollouts is not None:  # the same ones, with another credit
@@ -163,6 +159,24 @@ async def outcome_of(
         return evolve(found, credited=_renamed(credited, recorded, old))
     except AlgorithmError as error:
         raise ReplayError(f"step {recorded.step} cannot be computed so: {error}") from error
+
+
+async def _cursors(
+    run: RecordedRun, stage: Training, steps: Sequence[int], tokenizer: Any
+) -> list[dict[str, Any]]:
+    """Return what a scheme that is not the run's would have kept after each of its first steps."""
+    scheme = stage.of(PolicyGradient).advantage
+    if not (has_running(scheme) or scheme.function):
+        return []
+    if id(scheme) not in run.cursors:
+        computation, found = StepComputation.of(run.plan.seed, stage, [], tokenizer), []
+        for step in steps:
+            earlier = run.read(stage, step)
+            played = trainable_rollouts(earlier.rollouts, stage.played)
+            await computation.credited(step, played, earlier.scored)
+            found.append(computation.cursor(step))
+        run.cursors[id(scheme)] = found
+    return run.cursors[id(scheme)]
 
 
 def _renamed(

@@ -3,7 +3,6 @@ trainer and other models said of their tokens. Nothing is written."""
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ from rlc.catalog import located_files
 from rlc.plan import JOURNAL_FILE, Plan, RewardPlan, Training
 from rlc.report import read_plan
 from rlc.runtime import (
+    ROLLOUTS_FILE,
+    EpisodeHead,
     EpisodeIndex,
     EpisodeKey,
     Journal,
@@ -30,7 +31,6 @@ from rlc.runtime import (
     TokenPrefix,
     Turn,
     episode_credit,
-    episode_of,
 )
 
 # A sequence of an episode, by the id of its rollout and its place there.
@@ -76,15 +76,19 @@ class RecordedStep:
 
 @define(eq=False)
 class RecordedRun:
-    """A run folder, which may still grow. ``plan`` has all files where this process finds them."""
+    """A run folder, which may still grow. ``plan`` has all files where this process finds them.
+    ``cursors`` has what other schemes would have kept after the first steps, by their ids."""
 
     path: Path
     plan: Plan
     journal: Journal
+    cursors: dict[int, list[dict[str, Any]]] = field(factory=dict, init=False)
     _tokens: TokenIndex = field(init=False)
+    _episodes: EpisodeIndex = field(init=False)
+    _heads: dict[tuple[str, int], list[EpisodeHead]] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._tokens = TokenIndex(self.path)
+        self._tokens, self._episodes = TokenIndex(self.path), EpisodeIndex(self.path)
 
     @classmethod
     def open(cls, path: Path) -> RecordedRun:
@@ -129,11 +133,15 @@ class RecordedRun:
         found = RecordedStep(
             step, [], records := {}, {}, sequences := {}, set(), done[step].metrics
         )
-        start = f'{{"stage": {json.dumps(stage.name)}, "step": {step}, '.encode()
-        for head, line in EpisodeIndex(self.path).read_on(start):
-            record = episode_of(line) or {}
-            if record.get("env") not in plans:
-                continue
+        for head, _ in self._episodes.read_on():
+            self._heads.setdefault((head.stage, head.step), []).append(head)
+        for head in self._heads.get((stage.name, step), ()):
+            record = self._episodes.record(head)
+            if record is None or head.env not in plans:
+                raise ReplayError(
+                    f"an episode of step {step} of `{stage.name}` is damaged in {ROLLOUTS_FILE}",
+                    "restore the file from a backup, or replay another step",
+                )
             key = EpisodeKey(head.env, head.task, head.member, head.role, max(0, head.reply - 1))
             kept = stored.get(key, [])
             turns, is_complete = _turns(record, kept)

@@ -103,10 +103,11 @@ def _side(outcome: ObjectiveOutcome, components: Mapping[str, float]) -> Replaye
     for teacher in objective.teacher:
         formula["teacher" + (f" {teacher.name}" if teacher.name else "")] = f"coef {teacher.coef:g}"
     values = list(signs(outcome).values())
-    spread = {"mean": fmean(values), "std": pstdev(values), "min": min(values), "max": max(values)}
+    measures = (("mean", fmean), ("std", pstdev), ("min", min), ("max", max))
+    spread = {name: float(of(values)) for name, of in measures if values}
     return ReplayedSide(
         formula,
-        spread if values else {},
+        spread,
         (sum(value != 0 for value in values), len(values)),
         outcome.loss,
         outcome.metrics,
@@ -213,7 +214,10 @@ def differences(recorded: RecordedStep, outcome: ObjectiveOutcome) -> dict[str, 
 
     for row in outcome.credited:
         journalled = recorded.records[id(row.rollout)].get("advantages") or []
-        for one, other in zip(row.advantages_T.tolist(), journalled, strict=False):
+        own = row.advantages_T.tolist()
+        if len(own) != len(journalled):
+            differ("advantages", 1.0, 0.0)
+        for one, other in zip(own, journalled, strict=False):
             differ("advantages", one, other)
     for one in outcome.datums:
         kept = recorded.sequences.get(one.key)
@@ -225,6 +229,10 @@ def differences(recorded: RecordedStep, outcome: ObjectiveOutcome) -> dict[str, 
         now_S = (one.datum.advantages_T / one.datum.folded)[one.datum.mask_T]
         gap_S = np.abs(now_S - kept.advantages_S[mask_T[kept.sampled_T]])
         differ("advantages of tokens", float(gap_S.max(initial=0.0)), 0.0)
+    trained = {one.key for one in outcome.datums}
+    for key, kept in recorded.sequences.items():
+        if outcome.batch is not None and kept.weight is not None and key not in trained:
+            differ("weights", 0.0, kept.weight)
     for name, value in outcome.metrics.items():
         if name in recorded.metrics and recorded.metrics[name] is not None:
             differ(name, value, float(recorded.metrics[name]))

@@ -24,7 +24,7 @@ from rlc.plan import EnvPlan, PolicyGradient, Rollouts, Training
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.tokens import Scores
-from rlc.runtime.stages.own_advantages import OwnAdvantages
+from rlc.runtime.stages.own_advantages import STATE, OwnAdvantages
 from rlc.runtime.updates.datums import (
     EpisodeDatums,
     FloatArray,
@@ -184,6 +184,11 @@ class StepComputation:
             objective = evolve(objective, kl=objective.kl.at(step, self.plan.steps))
         updates = minibatches(objective, self.plan.of(Rollouts).batch.updates, episodes)
         return TrainBatch(updates, episodes)
+
+    def cursor(self, step: int) -> dict[str, Any]:
+        """Return what is kept after a step that has computed its advantages, for later ones."""
+        kept: dict[str, Any] = {one.key: one.after(step) for one in self.averages}
+        return kept if self.own is None else {**kept, STATE: self.own.finish(step)}
 
     def _choose_turns(self, step: int, turns_R: Sequence[int]) -> list[npt.NDArray[np.bool_]]:
         """Mark the turns to train on: all, or a random ``count`` of them under ``turns()``."""

@@ -45,7 +45,6 @@ from rlc.runtime.stages.computation import (
     trainable_rollouts,
 )
 from rlc.runtime.stages.examples import heldout_node
-from rlc.runtime.stages.own_advantages import STATE
 from rlc.runtime.summary import Observer
 from rlc.runtime.updates import optimizer
 from rlc.runtime.updates.optimizer import PendingGradients, credited_tokens
@@ -230,10 +229,8 @@ class TrainStage(Stage[LogprobScorers]):
         tokens = await in_thread(credited_tokens, rollouts, credited, batches, parts, scored)
         failures = [rollout.failure for rollout in rollouts if rollout.failure]
         cursor = self.stream.finish(step, rollouts)
-        cursor |= {one.key: one.after(step) for one in self.computation.averages}
+        cursor |= self.computation.cursor(step)
         metrics |= {f"baseline/{label}": x for label, x in cursor.get(KEY, {}).items()}
-        if self.computation.own is not None:
-            cursor[STATE] = self.computation.own.finish(step)
         checkpoint = outputs["checkpoint"]
         return StepReport(metrics, checkpoint, lines, failures, cursor, tokens=tokens)
 
