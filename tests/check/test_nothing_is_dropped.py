@@ -385,6 +385,8 @@ def written(builtin: Builtin, param: Param, value: str) -> str:
         return recipe(evaluate=EVAL | {"metrics": f"[{call}]", "samples": "4"})
     if builtin.kind == "price":
         return recipe(model=MODEL | {"price": call})
+    if builtin.kind == "state":
+        return recipe(model=MODEL | {"weights": call})
     if builtin.kind == "axis":
         over = {"over": f"{{ rate = {call} }}", "search": "random(2)"}
         return recipe(sweep=SWEEP | over)

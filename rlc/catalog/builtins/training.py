@@ -155,9 +155,9 @@ SETTINGS = (
         "state",
         "saved weights with the state of their optimiser, so that training goes on as it would "
         "have: what an earlier run has left, a file of its checkpoints, or what a service keeps",
-        lambda args: args.path,
+        lambda args: args.weights,
         text(
-            "path",
+            "weights",
             "a run (its best or last state, or `runs/x@main:20`), a file, a `tinker://` path",
             form=SAVED_STATE,
             file=RUN_WEIGHTS,
