@@ -71,7 +71,7 @@ class TrainStage(Stage[LogprobScorers]):
     auxiliary: AuxiliaryModels
     computation: StepComputation
     heldout: Mapping[str, StepFunction]
-    players: StagePlayers | None = None  # None: this process plays
+    players: StagePlayers | None = field(default=None, kw_only=True)  # None: this process plays
     _played: Counter[int] = field(factory=Counter, init=False)
     _has_unread: bool = field(default=False, init=False)  # whether a note has said so
     _has_lost: bool = field(default=False, init=False)  # whether a step lost too many replies
@@ -286,7 +286,7 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         setup.auxiliary,
         StepComputation.of(setup.seed, stage, cursors, tokenizer),
         await heldout_node(setup, stage),
-        players,
+        players=players,
     )
 
 
