@@ -50,7 +50,8 @@ def changed_stage(
     compiled = [load(recipe, given, run.plan.seed) for given in ((), settings)]
     for one in compiled[::-1]:
         if one.plan is None and one.unmet is None:
-            raise ReplayError(render_human(one.diagnostics, color=False))
+            said = render_human(one.diagnostics, color=False).rstrip()
+            raise ReplayError(f"{recipe} has errors with what is set\n{said}")
     before, after = (one.plan or one.unmet for one in compiled)
     assert before is not None
     assert after is not None

@@ -125,6 +125,24 @@ def test_a_folder_of_before_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     assert "--tokens all" in found.notes[0]
 
 
+def test_what_is_damaged_is_said_so(tmp_path: Path) -> None:
+    path = copy_of(run_of("groups"), tmp_path / "damaged")
+    lines = (path / "rollouts.jsonl").read_text().splitlines()
+    lines[3] = lines[3][:-20]
+    (path / "rollouts.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(rlc.Error, match="an episode of step 1 of `main` is damaged"):
+        rlc.replay(path, 1)
+    assert rlc.replay(path, 3).agrees
+    credit = copy_of(run_of("groups"), tmp_path / "changed")
+    first, *rest = (credit / "rollouts.jsonl").read_text().splitlines()
+    record = json.loads(first)
+    record["credit"][0] += 1
+    (credit / "rollouts.jsonl").write_text("\n".join([json.dumps(record), *rest]) + "\n")
+    found = rlc.replay(credit, 1)
+    assert not found.agrees
+    assert "is not as the run journalled it" in str(found)
+
+
 def test_the_tokens_of_all_played_episodes_are_kept() -> None:
     path = run_of("turns")
     kept = TokenIndex(path).step("main", 1)

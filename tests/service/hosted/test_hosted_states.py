@@ -11,6 +11,7 @@ import safetensors.numpy
 from engine_tinker import EngineTinker, engine_tinker
 from hosted_support import hosted_plan, with_model
 
+import rlc
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.start import open_run, run_plan
@@ -52,6 +53,7 @@ def test_it_goes_on_with_the_optimiser_that_the_server_has_kept(tmp_path: Path) 
         moments = dict[str, float]()
         for name, weights in {"on": f'state("{kept}")', "anew": f'"{kept}"'}.items():
             run_plan(plan(weights), tmp_path / name, server.url)
+            assert rlc.replay(tmp_path / name, 2).agrees
             last = arrays(server, state(tmp_path / name, 2))
             moments[name] = sum(
                 float(np.abs(x).sum()) for key, x in last.items() if key.startswith("adam_square")
