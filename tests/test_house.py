@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "envs": "algo plan data catalog chat",
     "service": "algo plan catalog chat",
     "runtime": "algo plan data catalog pricing chat envs service",
-    "sweeps": "plan data catalog pricing compile service runtime",
+    "sweeps": "algo plan data catalog pricing compile service runtime",
     "proof": "lang algo plan data catalog pricing check compile chat envs service runtime",
     "report": "lang plan catalog pricing check compile explanation service runtime sweeps",
     "replays": "lang algo plan catalog check compile service runtime report",

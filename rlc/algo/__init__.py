@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rlc.algo.expressions.vocabulary import *
     from rlc.algo.kl import *
     from rlc.algo.order import *
+    from rlc.algo.paired.student import *
+    from rlc.algo.paired.verdicts import *
     from rlc.algo.preferences import *
     from rlc.algo.rewards import *
     from rlc.algo.schedules import *
@@ -62,6 +64,8 @@ else:
             reads_trainer trained
         kl: ClipRange clip_fraction drift forward_kl kl_penalty top_k_shares
         order: draw sampled_examples
+        paired.student: effect_seen
+        paired.verdicts: LIKELY bounds holm looks pairs_needed sample tails_so_far
         preferences: LIKELIHOODS OF_SIDES preference_candidates preference_derivatives
             preference_formula preference_lines preference_program
         rewards: outweighing pass_at_k reduce_rewards reward_shape

@@ -224,6 +224,18 @@ SWEEP_FIELDS = (
     Param("budget", "budget", "most to spend on all of it; by default no limit", DEFAULT_BUDGET),
 )
 
+CLAIM_FIELDS = (
+    Param("of", "sweep", "the sweep, whose configurations are compared by its metric"),
+    Param("that", "comparison", "what is claimed of the mean over the seeds"),
+    Param("level", "float", "how sure a verdict has to be", 0.95, above=0.5, below=1),
+    Param(
+        "early",
+        "bool",
+        "whether the sweep leaves out the seeds of a configuration whose claims are decided",
+        True,
+    ),
+)
+
 TEST_STEPS = 3  # updates of a rehearsal where a test says nothing else
 
 TEST_FIELDS = (
@@ -299,7 +311,8 @@ EXPRESSION_KINDS: Mapping[str, ExpressionKind] = {
     "preference_loss": "preference",
 }
 OWN_LOSSES = ("loss", "preference_loss")
-EVAL, SWEEP, EXPECT, TEST = "eval", "sweep", "expect", "test"
+EVAL, SWEEP, CLAIM, EXPECT, TEST = "eval", "sweep", "claim", "expect", "test"
+AT = "at"  # names a configuration in a claim
 
 DECLARATIONS = {
     item.kind: item
@@ -396,6 +409,15 @@ DECLARATIONS = {
             reusable=False,
             example="of = main\nover = { main.optimizer.learning_rate = [1e-5, 4e-5, 1e-4] }\n"
             "seeds = 3\nbudget = $50",
+        ),
+        Declaration(
+            CLAIM,
+            "what a sweep is to show: it holds, does not hold, or cannot be told yet",
+            CLAIM_FIELDS,
+            aliases="hypothesis verify",
+            noun="a claim",
+            reusable=False,
+            example="of = rates\nthat = at(rate == 1e-4) >= at(rate == 1e-5) - 2%\nlevel = 95%",
         ),
         Declaration(
             EXPECT,

@@ -135,6 +135,13 @@ KINDS = {
         Kind("search", "a search", "grid()", apart=True),
         Kind("task", "a task", '{ question = "2 + 2?" }', as_is="record", nameable=False),
         Kind("expectation", "an expectation", 'reward("4") == 1', nameable=False),
+        Kind("sweep", "a sweep", "rates", nameable=False),
+        Kind(
+            "comparison",
+            "a comparison of configurations",
+            "at(learning_rate == 1e-4) > at(learning_rate == 1e-5)",
+            nameable=False,
+        ),
     )
 }
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlc.check.scalars import *
     from rlc.check.scope import *
     from rlc.check.stages import *
-    from rlc.check.sweeps import *
+    from rlc.check.trials.sweeps import *
     from rlc.check.values import *
 else:
     from rlc.doors import door
@@ -34,7 +34,7 @@ else:
         scalars: WORD bounds
         scope: NAMEABLE NamedDecl is_made known_values
         stages: CheckedStage TAKEN needed
-        sweeps: Axis CheckedSweep
+        trials.sweeps: Axis CheckedSweep
         values: UnknownValue Value settle
         """,
     )

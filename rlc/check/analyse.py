@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from rlc.catalog import STAGES, SWEEP, TEST
+from rlc.catalog import CLAIM, STAGES, SWEEP, TEST
 from rlc.check.evaluate import Evaluator
 from rlc.check.rules import run_rules
 from rlc.check.scope import NamedDecl, Scope, collect, is_made
@@ -17,17 +17,19 @@ from rlc.records import field, frozen
 if TYPE_CHECKING:
     from rlc.check.expectations import CheckedExpectation
     from rlc.check.rules.recipe_tests import CheckedTest
-    from rlc.check.sweeps import CheckedSweep
+    from rlc.check.trials.claims import CheckedClaim
+    from rlc.check.trials.sweeps import CheckedSweep
     from rlc.data import Reader
 
 
 @frozen(eq=False)
 class Analysis:
-    """The stages of a recipe, each after those whose weights it needs, its sweeps, expectations and
-    tests, as far as they can be read, and the values of its declarations."""
+    """The stages of a recipe, each after those whose weights it needs, its sweeps, claims,
+    expectations and tests, as far as they can be read, and the values of its declarations."""
 
     stages: tuple[CheckedStage, ...]
     sweeps: tuple[CheckedSweep, ...] = ()
+    claims: tuple[CheckedClaim, ...] = ()
     expectations: tuple[CheckedExpectation, ...] = ()
     tests: tuple[CheckedTest, ...] = ()
     values: Mapping[str, Value | None] = field(factory=dict)
@@ -67,7 +69,7 @@ def analyse(
             stages[decl.name.id] = known.get(decl.name.id) or check_stage(
                 decl, evaluator, stages, found, reader
             )
-        elif decl.kind.id not in (SWEEP, TEST):
+        elif decl.kind.id not in (SWEEP, CLAIM, TEST):
             evaluator.declared(decl)
     for decl in templates.values():
         if decl.kind.id in STAGES and (whole := _alone(decl, evaluator)) is not None:
@@ -77,11 +79,18 @@ def analyse(
     sweeps: list[CheckedSweep] = []
     for decl in scope.in_order:
         if isinstance(decl, BlockDecl) and decl.kind.id == SWEEP:
-            from rlc.check.sweeps import SweepChecker  # most recipes have none
+            from rlc.check.trials.sweeps import SweepChecker  # most recipes have none
 
             scope.used.add(decl.name.id)
             if (sweep := SweepChecker(decl, evaluator, stages, found).checked()) is not None:
                 sweeps.append(sweep)
+    claims: tuple[CheckedClaim, ...] = ()
+    claimed = [d for d in scope.in_order if isinstance(d, BlockDecl) and d.kind.id == CLAIM]
+    if claimed:
+        from rlc.check.trials.claims import check_claims  # most recipes have none
+
+        scope.used.update(decl.name.id for decl in claimed)
+        claims = check_claims(claimed, evaluator, sweeps, stages, found)
     expectations: tuple[CheckedExpectation, ...] = ()
     if scope.expectations:
         from rlc.check.expectations import check_expectations  # most recipes have none
@@ -106,7 +115,7 @@ def analyse(
         if templates:
             report_unused_parameters(scope, found)
         _report_trained_twice(ordered, found)
-    return Analysis(tuple(ordered), tuple(sweeps), expectations, tests, evaluator.values)
+    return Analysis(tuple(ordered), tuple(sweeps), claims, expectations, tests, evaluator.values)
 
 
 def report_no_stage(span: Span, found: Diagnostics) -> None:

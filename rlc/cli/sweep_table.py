@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,13 @@ from rich.text import Text
 from rlc.plan import SweepPlan, Trial, elapsed, in_dollars, values_text
 from rlc.sweeps import ConfigurationResult, SweepObserver, SweepSummary, TrialRecord, ranked
 
-_STYLES = {"running": "cyan", "finished": "green", "pruned": "dim", "failed": "red"}
+_STYLES = {
+    "running": "cyan",
+    "finished": "green",
+    "pruned": "dim",
+    "decided": "dim",
+    "failed": "red",
+}
 _STYLES |= {"budget": "yellow", "interrupted": "yellow", "waiting": "dim"}
 
 
@@ -126,6 +132,10 @@ def _row(result: ConfigurationResult) -> tuple[RenderableType, ...]:
     return str(result.number), values_text(result.configuration), seeds, shown, value
 
 
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [line if i == 0 else f"  {line}" for i, line in enumerate(lines)]
+
+
 def print_result(console: Console, summary: SweepSummary) -> None:
     metric = summary.plan.metric
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
@@ -136,7 +146,7 @@ def print_result(console: Console, summary: SweepSummary) -> None:
     console.print(table)
     if any(result.margin is not None for result in summary.results):
         console.print("± half of a 95 % interval of the mean over the seeds (Student's t)")
-    lines = []
+    lines = [line for claim in summary.claims for line in _indented(claim.lines)]
     if summary.best is not None:
         lines.append(f"best: {summary.best.trials[0].trial.options}")
     counts = {state: sum(r.state == state for r in summary.trials) for state in _STYLES}

@@ -9,7 +9,7 @@ from math import prod
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rlc.catalog import DEFAULT_BUDGET, STAGES, SWEEP, TEST
+from rlc.catalog import CLAIM, DEFAULT_BUDGET, STAGES, SWEEP, TEST
 from rlc.check import (
     TAKEN,
     Axis,
@@ -77,7 +77,8 @@ class TrialCompiler:
     def __init__(
         self, recipe: Recipe, own: Analysis, reader: Reader | None, known: Diagnostics
     ) -> None:
-        decls = tuple(decl for decl in recipe.decls if decl.kind.id not in (SWEEP, TEST))
+        left_out = SWEEP, CLAIM, TEST
+        decls = tuple(decl for decl in recipe.decls if decl.kind.id not in left_out)
         self._recipe, self._reader = evolve(recipe, decls=decls), reader
         self._known = {(item.code, item.span, item.message) for item in known}
         named = {decl.name.id: decl for decl in decls if isinstance(decl, BlockDecl | ValueDecl)}
@@ -207,7 +208,7 @@ class Sweep:
         changed = evolve(self, finish=finish)
         if not rehearse:
             return changed
-        plan = evolve(self.plan, seeds=1, budget=DEFAULT_BUDGET)
+        plan = evolve(self.plan, seeds=1, budget=DEFAULT_BUDGET, claims=())
         return evolve(changed, plan=plan, most=REHEARSED)
 
     def stages(self, configuration: Configuration) -> tuple[CheckedStage, ...]:
@@ -302,7 +303,8 @@ def checked_sweeps(
             for axis in checked.axes
         )
         how = checked.seeds, checked.metric, checked.search, checked.budget
-        record = SweepPlan(checked.name, checked.of, axes, *how)
+        claims = tuple(claim.plan for claim in own.claims if claim.of == checked.name)
+        record = SweepPlan(checked.name, checked.of, axes, *how, claims)
         sweep = Sweep(record, name, seed, checked.axes, compiler, plan)
         checker = _Checker(sweep, checked, found)
         # All axes report, also after one that does not fit.

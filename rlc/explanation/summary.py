@@ -174,7 +174,8 @@ def _sweep(sweep: Sweep) -> Lines:
     if not any(money.known for money in cost.total.values()):
         paid = f"; cost {UNKNOWN}"
     trials = f"{count(cost.trials, 'trial')} of {plan.of}"
-    yield f"{trials}, compared by {plan.metric.name}{paid} (`rlc sweep` runs it)"
+    claims = f", for {count(len(plan.claims), 'claim')}" if plan.claims else ""
+    yield f"{trials}, compared by {plan.metric.name}{claims}{paid} (`rlc sweep` runs it)"
 
 
 def _time(plan: Plan, latencies: Latencies) -> Lines:

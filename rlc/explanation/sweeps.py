@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rlc.algo import LIKELY, effect_seen, looks
 from rlc.compile import MOST_LISTED, SAMPLED, Sweep
 from rlc.explanation.layout import UNKNOWN, Lines, count, dollars, section, wrapped
 from rlc.explanation.sizes import FREE
@@ -16,6 +17,7 @@ from rlc.plan import (
     SearchPlan,
     SweepPlan,
     WrittenValue,
+    amount,
     changes_between,
     show,
 )
@@ -37,6 +39,7 @@ def sweep_lines(sweep: Sweep, paint: Paint) -> Lines:
     )
     yield from section("axes", axes, paint)
     yield from section("search", _search_lines(sweep), paint)
+    yield from section("claims", _claim_lines(plan), paint)
     yield from section("cost of all trials", _cost_lines(plan, cost), paint)
 
 
@@ -71,6 +74,34 @@ def _search_lines(sweep: Sweep) -> Lines:
         )
 
 
+def _claim_lines(plan: SweepPlan) -> Lines:
+    """Yield what is claimed, what a verdict needs, and what that takes of the sweep."""
+    for claim in plan.claims:
+        yield from wrapped(f"{claim.name}: {claim.text}", hang=2)
+        at = looks(plan.seeds, claim.early)
+        error = (1 - claim.level) / claim.among * at[plan.seeds]
+        side = "above" if claim.above else "below"
+        yield from wrapped(
+            f"  decided with probability {100 * LIKELY:g} % if the mean over {plan.seeds} seeds is "
+            f"really {effect_seen(plan.seeds, error, LIKELY):.2f} standard deviations of the "
+            f"seeds' differences {side} {amount(claim.limit, claim.unit)}, or on the other side",
+            hang=2,
+        )
+        several = f", corrected for {claim.among} claims" if claim.among > 1 else ""
+        yield f"  at {100 * claim.level:g} %, each side{several}"
+        runs = f"{count(len(claim.terms) * plan.seeds, 'trial')} of the sweep"
+        if len(at) > 1:
+            *early, _ = at
+            after = ", ".join(map(str, early))
+            yield from wrapped(
+                f"  compares {runs}; also looked at after {after} seeds, and what is decided then "
+                "is run no further",
+                hang=2,
+            )
+        else:
+            yield f"  compares {runs}, looked at once"
+
+
 def _search_text(search: SearchPlan) -> str:
     """Return ``tpe(20)``, ``halving(eta = 3, first = 10)``."""
     if search.eta is None:
@@ -96,6 +127,11 @@ def _values(sweep: Sweep) -> Iterator[tuple[str, ComparedValue]]:
     yield f"{name}.search", ComparedValue(WrittenValue(_search_text(plan.search)))
     yield f"{name}.seeds", ComparedValue(plan.seeds)
     yield f"{name}.metric", ComparedValue(WrittenValue(plan.metric.name))
+    for claim in plan.claims:
+        for field in ("text", "level", "early"):
+            path = f"{name}.{claim.name}" + (f".{field}" if field != "text" else "")
+            value = getattr(claim, field)
+            yield path, ComparedValue(WrittenValue(value) if field == "text" else value)
     for path, value in leaves(plan.budget, f"{name}.budget"):
         yield path, ComparedValue(value)
     if not sweep.cost.free:

@@ -51,8 +51,8 @@ else:
         stages: Evaluation FromData LabelledPreference Likelihood OBJECTIVES PairwisePreference
             PolicyGradient PreferenceLoss Rollouts Source StagePlan Table Training is_evaluation
             is_training stage_of
-        sweeps: AxisPlan Configuration MeasurePlan RangePlan SearchPlan SweepPlan Trial
-            metric_label metric_word values_text
+        sweeps: AxisPlan ClaimPlan ClaimTerm Configuration MeasurePlan RangePlan SearchPlan
+            SweepPlan Trial metric_label metric_word values_text
         units: SECONDS UNKNOWN elapsed in_dollars show shown_value unit_of
         """,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from rlc.plan.expectations import Unit
 from rlc.plan.parts import BudgetPlan, MetricPlan
 from rlc.records import Record, frozen
 
@@ -56,6 +57,39 @@ class MeasurePlan(Record):
     held_out: bool
 
 
+# A value of each axis, as it is written: ``{"learning_rate": "1e-5"}``.
+Configuration = Mapping[str, str]
+
+
+@frozen
+class ClaimTerm(Record):
+    """``factor`` times the metric of a configuration."""
+
+    factor: float
+    configuration: Configuration
+
+
+@frozen
+class ClaimPlan(Record):
+    """What is claimed of a sweep: the sum of the ``terms``, seed by seed, has a mean that is
+    ``above`` a ``limit``, or else below it; equal counts as both.
+
+    ``level`` is the least confidence of a verdict; ``early``: runs that no claim needs any more are
+    left out. ``among``: so many claims the recipe has. ``text``: as it is written. The limit is
+    of ``unit``, like what the terms add up to.
+    """
+
+    name: str
+    text: str
+    terms: tuple[ClaimTerm, ...]
+    above: bool
+    limit: float
+    level: float
+    early: bool
+    among: int
+    unit: Unit
+
+
 @frozen
 class SweepPlan(Record):
     """One sweep: the stage ``of`` with what it needs, run with each configuration of the axes and
@@ -68,10 +102,7 @@ class SweepPlan(Record):
     metric: MeasurePlan
     search: SearchPlan
     budget: BudgetPlan
-
-
-# A value of each axis, as it is written: ``{"learning_rate": "1e-5"}``.
-Configuration = Mapping[str, str]
+    claims: tuple[ClaimPlan, ...] = ()
 
 
 @frozen

@@ -222,6 +222,7 @@ class SweepFolder:
         """Raise RunError if the recipe was changed since the sweep was begun, budget aside."""
         begun = json.loads(self.journal.meta("sweep") or "{}")
         now = json.loads(json.dumps(asdict(sweep.plan)))
+        begun.setdefault("claims", [])  # of a sweep of an earlier version
         changed = [key for key in now if key != "budget" and begun.get(key) != now[key]]
         if plan_hash(base) != self.journal.meta("plan_hash"):
             changed.append("the job itself")

@@ -11,20 +11,19 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any, Literal, get_args
+from statistics import fmean
+from typing import Any, get_args
 
 from attrs import field, frozen
 
+from rlc.algo import bounds
 from rlc.plan import Configuration, SweepPlan, Trial
 from rlc.runtime import RunError
+from rlc.sweeps.claims import ClaimResult, claim_dicts, verdicts
+from rlc.sweeps.trials import TrialRecord, TrialState
 
 SWEEP_FILE = "sweep.sqlite"
-
-TrialState = Literal["waiting", "running", "finished", "pruned", "budget", "interrupted", "failed"]
-COMPLETED: tuple[TrialState, ...] = ("finished", "pruned")  # and not run again
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -36,20 +35,6 @@ CREATE TABLE IF NOT EXISTS reports (
     place INTEGER PRIMARY KEY AUTOINCREMENT, number INTEGER NOT NULL, step INTEGER NOT NULL,
     value REAL NOT NULL, UNIQUE (number, step));
 """
-
-
-@frozen
-class TrialRecord:
-    """The state of a trial, its metric once it has finished, or the ``cause`` of another end."""
-
-    trial: Trial
-    state: TrialState
-    cause: str
-    value: float | None
-
-    @property
-    def ended(self) -> bool:
-        return self.state in (*COMPLETED, "failed")
 
 
 @frozen
@@ -168,11 +153,6 @@ class SweepObserver:
         """The sweep is over."""
 
 
-# 97.5 % quantiles of Student's t, for 1 degree of freedom and up.
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-_Z = 1.959964
-
-
 @frozen
 class ConfigurationResult:
     """A configuration with its trials; ``mean`` of the metric over the seeds that have finished,
@@ -187,7 +167,7 @@ class ConfigurationResult:
 
     @property
     def complete(self) -> bool:
-        return all(record.state == "finished" for record in self.trials)
+        return all(record.state in ("finished", "decided") for record in self.trials)
 
 
 @frozen
@@ -209,6 +189,11 @@ class SweepState:
     def best(self) -> ConfigurationResult | None:
         """The best configuration, None if none has finished."""
         return best_of(self.results)
+
+    @property
+    def claims(self) -> list[ClaimResult]:
+        """The verdicts on what the recipe claims of the sweep, by the trials that have ended."""
+        return verdicts(self.plan, self.trials)
 
     @property
     def failed(self) -> list[TrialRecord]:
@@ -258,13 +243,31 @@ def best_of(results: Sequence[ConfigurationResult]) -> ConfigurationResult | Non
 
 def margin(values: Sequence[float]) -> float | None:
     """Return half of the 95 % confidence interval (Student's t); None of fewer than two values."""
-    if len(values) < 2:
-        return None
-    freedom = len(values) - 1
-    if freedom <= len(_T):
-        t = _T[freedom - 1]
-    else:  # the Cornish–Fisher expansion, exact to 1e-3 here (Abramowitz and Stegun, 26.7.5)
-        t = _Z + (_Z**3 + _Z) / (4 * freedom)
-        t += (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * freedom**2)
-        t += (3 * _Z**7 + 19 * _Z**5 + 17 * _Z**3 - 15 * _Z) / (384 * freedom**3)
-    return 0.0 if min(values) == max(values) else t * stdev(values) / sqrt(len(values))
+    found = bounds(values, 0.975)
+    return None if found is None else (found[1] - found[0]) / 2
+
+
+def summary_dict(summary: SweepSummary) -> dict[str, Any]:
+    """Return how a sweep ended as data: its configurations, the best first, and its claims."""
+    return {
+        "sweep": summary.plan.name,
+        "folder": str(summary.folder),
+        "state": summary.state,
+        "cause": summary.cause,
+        "metric": summary.plan.metric.name,
+        "spent_usd": summary.spent_usd,
+        "results": [
+            {
+                "number": result.number,
+                "configuration": dict(result.configuration),
+                "mean": result.mean,
+                "margin": result.margin,
+                "trials": [
+                    {"seed": r.trial.seed, "state": r.state, "cause": r.cause, "value": r.value}
+                    for r in result.trials
+                ],
+            }
+            for result in summary.results
+        ],
+        "claims": claim_dicts(summary.claims),
+    }

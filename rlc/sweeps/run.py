@@ -7,6 +7,7 @@ One lock guards the queue and the journal.
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import traceback
 from collections import defaultdict, deque
@@ -38,6 +39,7 @@ from rlc.runtime import (
     require_runnable,
 )
 from rlc.service import RemoteService, require_service
+from rlc.sweeps.claims import CLAIMS_FILE, claim_dicts, concerning, verdicts
 from rlc.sweeps.folder import (
     SweepFolder,
     create,
@@ -49,15 +51,13 @@ from rlc.sweeps.folder import (
     values_on_the_way,
 )
 from rlc.sweeps.journal import (
-    COMPLETED,
     MetricReport,
     SweepObserver,
     SweepSummary,
-    TrialRecord,
-    TrialState,
     ranked,
 )
 from rlc.sweeps.search import Halving, Proposal, propose
+from rlc.sweeps.trials import COMPLETED, TrialRecord, TrialState
 
 
 class JobStoppedError(Error):
@@ -139,6 +139,7 @@ class SweepRun:
     _cause: str = field(default="", init=False)
     _failed_in_a_row: int = field(default=0, init=False)
     _listed: tuple[Configuration, ...] = field(default=(), init=False)
+    _decided: set[str] = field(factory=set, init=False)  # claims
 
     def stop(self) -> None:
         """End with a checkpoint of each running trial after its step."""
@@ -166,9 +167,13 @@ class SweepRun:
         cause = self._cause or _REASONS.get(state, "")
         self.folder.set_state(state, cause)
         trials = sorted(self._records.values(), key=lambda r: (r.trial.number, r.trial.seed))
-        return SweepSummary(
+        summary = SweepSummary(
             self.sweep.plan, state, cause, tuple(trials), self._spent.usd, self.folder.path
         )
+        if summary.claims:
+            text = json.dumps(claim_dicts(summary.claims), indent=2) + "\n"
+            (self.folder.path / CLAIMS_FILE).write_text(text, encoding="utf-8")
+        return summary
 
     def _prepare(self) -> None:
         """Read what the folder knows of the sweep, and queue the trials that were begun."""
@@ -182,10 +187,15 @@ class SweepRun:
                 record = evolve(record, state="interrupted")
             self._records[record.trial.id] = record
         for record in list(self._records.values()):
-            if record.state not in COMPLETED:
+            if record.state not in COMPLETED or record.state == "decided":
                 self._queue.append(record.trial)
             elif record.state == "finished":
                 self._add(self._later_seeds(record.trial))
+        if any(claim.early for claim in plan.claims):  # seed by seed: what is compared comes first
+            numbered = list(enumerate(self._listed, 1))
+            self._add([Trial(n, c, seed) for seed in self.sweep.seeds for n, c in numbered])
+            self._queue = deque(sorted(self._queue, key=lambda trial: (trial.seed, trial.number)))
+            self._decide()
         for path in run_folders(self.folder.path):
             if is_run(path):
                 self._used[path] = used_in(path, plan.of)
@@ -205,6 +215,10 @@ class SweepRun:
         with self._lock:
             while not self._ending and (self._queue or self._propose()):
                 trial = self._queue[0]
+                if self._is_decided(trial):
+                    self._queue.popleft()
+                    self._record(trial, "decided")
+                    continue
                 try:
                     plan = self.sweep.plan_of(trial.configuration, trial.seed)
                     if self.sweep.plan.budget.usd is not None:
@@ -268,6 +282,8 @@ class SweepRun:
                 self._end("failed", f"{_IN_A_ROW} trials failed one after the other: {cause}")
         elif state in COMPLETED:
             self._failed_in_a_row = 0
+        if record.ended:
+            self._decide()
 
     def _end(self, reason: str, cause: str = "") -> None:
         """Begin no other trial, and end those that run after their step."""
@@ -347,6 +363,8 @@ class SweepRun:
         if summary.state == "interrupted":
             if self._is_pruned(trial):
                 return "pruned", "", None
+            if self._is_decided(trial):
+                return "decided", "", None
             return ("budget" if self._ending == "budget" else "interrupted"), "", None
         how = "at the budget of its stage" if summary.state == "budget" else summary.state
         return "failed", f"it ended {how}: {summary.cause}", None
@@ -418,6 +436,22 @@ class SweepRun:
     def _is_pruned(self, trial: Trial) -> bool:
         ended = self._halving.ended if self._halving else set()
         return trial.number in ended and trial.seed == self.sweep.seed
+
+    def _decide(self) -> None:
+        """Look at the claims, and end the trials that none of them needs any more."""
+        found = verdicts(self.sweep.plan, self._records.values())
+        new = {r.plan.name: r for r in found if r.plan.early and r.verdict != "cannot tell"}
+        for name in new.keys() - self._decided:
+            self.observer.note(new[name].lines[0])
+        self._decided = {*new}
+        for id_, job in self._running.items():
+            if self._is_decided(self._records[id_].trial):
+                job.stop()
+
+    def _is_decided(self, trial: Trial) -> bool:
+        """Return whether a trial is of a configuration whose claims are all decided."""
+        claims = concerning(self.sweep.plan.claims, trial.configuration)
+        return bool(claims) and self._decided.issuperset(claim.name for claim in claims)
 
 
 class _Watcher(Observer):

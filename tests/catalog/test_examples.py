@@ -25,6 +25,10 @@ DECLARED = {
     "qwen": 'model qwen {\n  base = "Qwen/Qwen3-8B"\n  renderer = qwen3_instruct\n}\n',
     "big": 'model big {\n  base = "tiny"\n}\n',
     "sums": 'env sums = problems("countdown") |> chat()\n',
+    "rates": "sweep rates {\n  of = main\n  over = { rate = [1e-5, 1e-4] }\n  seeds = 3\n"
+    "  metric = held.pass_at_1\n}\nparam rate: float = 1e-4\n"
+    "train main {\n  optimizer = adam(rate)\n  …\n}\n"
+    "eval held {\n  model = main\n  env = guess\n  metrics = [pass_at(1)]\n}\n",
     "align": "preference align {\n  …\n}\n",
 }
 

@@ -11,6 +11,7 @@ from paths import RECIPES
 
 from rlc.catalog.declarations import (
     ADVANTAGE_FIELDS,
+    CLAIM_FIELDS,
     DECLARATIONS,
     EVAL_FIELDS,
     LOSS_FIELDS,
@@ -56,6 +57,7 @@ PREFERENCE = {
 }
 EVAL = {"model": "main", "env": "task", "sampling": "sample(max_tokens = 16)"}
 SWEEP = {"of": "main", "over": "{ rate = [1e-5, 2e-5, 3e-5] }"}
+CLAIM = {"of": "rates", "that": "at(rate == 1e-5) > at(rate == 2e-5)"}
 COUNTED = 'pairs("rows.jsonl", n = 100)'
 ENV = "problems(gsm8k, samples = 100)"
 SPELL = 'gem("rg:spell_backward") |> chat()'  # it has an oracle
@@ -103,6 +105,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "axis": ("{ rate = [1e-5, 2e-5] }", "{ rate = log(1e-5, 2e-5) }"),
     "measure": ("held.mean_reward", "main.reward"),
     "search": ("grid()", "halving()"),
+    "sweep": ("rates", "others"),
+    "comparison": ("at(rate == 1e-5) > 0.5", "at(rate == 1e-5) > 0.6"),
     "opponent": ("other", "self"),
     "price": ("none", "{ sample = $1 }"),
     "players": ("here", "processes(2)"),
@@ -127,6 +131,7 @@ BY_NAME: dict[str, tuple[str, str]] = {
     "reference": ("policy.base", '"Qwen/Qwen3.5-4B"'),
     "path": ('"rows.jsonl"', '"rows.csv"'),
     "rows": ('"rows.jsonl"', '"rows.csv"'),
+    "level": ("90%", "95%"),
     "data": ('"gsm8k"', '"math"'),
     "few_shot": ('"rows.jsonl"', '"other.jsonl"'),
     "solver_prompt": ('"a.j2"', '"b.j2"'),
@@ -269,6 +274,7 @@ def field_cases() -> Iterator[tuple[str, Param]]:
         ("preference", PREFERENCE_FIELDS),
         ("eval", EVAL_FIELDS),
         ("sweep", SWEEP_FIELDS),
+        ("claim", CLAIM_FIELDS),
         ("loss", LOSS_FIELDS),
         ("advantage", ADVANTAGE_FIELDS),
         ("preference_loss", PREFERENCE_LOSS_FIELDS),
@@ -307,6 +313,10 @@ def test_every_field_counts(kind: str, param: Param) -> None:
                 return recipe(preference=PREFERENCE | field)
             case "sweep":
                 return recipe(sweep=SWEEP | field)
+            case "claim":
+                second = block("sweep", "others", SWEEP | {"seeds": "2", "metric": "main.reward"})
+                claim = block("claim", "least", CLAIM | field)
+                return recipe(sweep=SWEEP | {"seeds": "3"}) + second + claim
             case "loss":
                 product = f"{value} * adv"
                 result = product if param.name == "token" else f"mean({product})"

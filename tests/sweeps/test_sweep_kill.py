@@ -11,7 +11,8 @@ import pytest
 from killing import differences, finished, outcome, start
 from sweep_support import write
 
-from rlc.sweeps.journal import SWEEP_FILE, SweepJournal, TrialRecord
+from rlc.sweeps.journal import SWEEP_FILE, SweepJournal
+from rlc.sweeps.trials import TrialRecord
 
 pytestmark = [pytest.mark.plain, pytest.mark.kill, pytest.mark.slow]
 

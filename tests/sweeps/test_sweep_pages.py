@@ -17,7 +17,7 @@ from rlc.report.diagrams import parallel
 from rlc.report.sweep_page import build, sweep_html
 from rlc.runtime.journal.folder import RunFolder
 from rlc.sweeps.folder import SweepFolder, read_sweep
-from rlc.sweeps.journal import TrialState
+from rlc.sweeps.trials import TrialState
 
 SWEEP = "sweep rates { of = main  over = { rate = [1e-4, 1e-2]  policy.lora_rank = [2, 4] }  %s }\n"
 # The metric of each configuration's two seeds.

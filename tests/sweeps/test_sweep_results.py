@@ -7,7 +7,8 @@ from attrs import evolve
 from sweep_support import METRIC, PLAN
 
 from rlc.plan.sweeps import Trial
-from rlc.sweeps.journal import TrialRecord, TrialState, best_of, margin, ranked
+from rlc.sweeps.journal import best_of, margin, ranked
+from rlc.sweeps.trials import TrialRecord, TrialState
 
 
 def record(

@@ -16,8 +16,9 @@ from rlc.runtime.journal.database import NOTHING
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import RunError
 from rlc.runtime.summary import Summary
-from rlc.sweeps.journal import SweepObserver, SweepSummary, TrialRecord
+from rlc.sweeps.journal import SweepObserver, SweepSummary
 from rlc.sweeps.run import StoppableJob, SweepRun
+from rlc.sweeps.trials import TrialRecord
 
 pytestmark = [pytest.mark.plain, pytest.mark.slow]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ Ctrl-C ends each running trial after its step, with a checkpoint; `--resume` goe
 those that failed, and with those that were not begun, and runs none twice.
 
 exit status: 0 all trials or the budget have ended, 1 some failed or none has finished, 2 usage,
-130 interrupted
+3 with --strict a claim does not hold or cannot be told, 130 interrupted
 """
 
 
@@ -48,6 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", metavar="SWEEP", type=Path, help=text)
     add_base_url(parser)
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
+    text = "end with status 3 unless every claim of the sweep holds"
+    parser.add_argument("--strict", action="store_true", help=text)
+    text = "print the result as JSON, and nothing else"
+    parser.add_argument("--json", action="store_true", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         compiled, name = compiled_again(args.resume)
     else:
         compiled, name = recipe_of(args).compile(), args.name
-    if not (args.quiet and compiled.plan):
+    if not ((args.quiet or args.json) and compiled.plan):
         print_findings(compiled.diagnostics)
     print_left_out(compiled.plan)
     if compiled.plan is None:
@@ -79,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         options = recipe_of(args).options()
         made = open_sweep(compiled.plan, sweep, options, args.run_dir, args.base_url, args.jobs)
-    return _run(made, args.quiet)
+    return _run(made, args)
 
 
 def _list(sweep: Sweep) -> int:
@@ -103,23 +108,29 @@ def _list(sweep: Sweep) -> int:
     return 0
 
 
-def _run(made: SweepRun, quiet: bool) -> int:
+def _run(made: SweepRun, args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from rlc.cli.sweep_table import LiveSweep, PlainSweep, print_result
     from rlc.runtime import command
-    from rlc.sweeps import SweepObserver
+    from rlc.sweeps import SweepObserver, summary_dict
 
     console = Console(highlight=False)
     shown = LiveSweep if redraws(sys.stdout) else PlainSweep
-    made.observer = SweepObserver() if quiet else shown(console)
+    made.observer = SweepObserver() if args.quiet or args.json else shown(console)
     summary = _interruptible(made)
-    print_result(console, summary)
-    if summary.state != "finished" or summary.failed:
+    if args.json:
+        print(json.dumps(summary_dict(summary), indent=2))
+    else:
+        print_result(console, summary)
+    if not args.json and (summary.state != "finished" or summary.failed):
         again = command("sweep --resume", summary.folder)
         console.print(f"go on with: {again}", soft_wrap=True, markup=False)
     failed = bool(summary.failed) or summary.best is None
-    return 130 if summary.state == "interrupted" else int(failed)
+    if summary.state == "interrupted":
+        return 130
+    undecided = args.strict and any(claim.verdict != "holds" for claim in summary.claims)
+    return 1 if failed else 3 if undecided else 0
 
 
 def _interruptible(made: SweepRun) -> SweepSummary:

@@ -1,0 +1,1 @@
+"""Sweeps, and what is claimed of them."""
