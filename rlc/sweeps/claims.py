@@ -7,11 +7,11 @@ one of its trials failed: that seed is left out of the claim, and counts as look
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from math import fsum
 from typing import Any, Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlc.algo import bounds, holm, pairs_needed, sample, tails_so_far
 from rlc.plan import ClaimPlan, Configuration, SweepPlan, shown
@@ -97,11 +97,19 @@ class ClaimResult:
         return lines
 
 
-def verdicts(plan: SweepPlan, records: Iterable[TrialRecord]) -> list[ClaimResult]:
-    """Return the verdicts on all claims of a sweep by its trials so far."""
+def verdicts(
+    plan: SweepPlan, records: Iterable[TrialRecord], again: Container[str] = ()
+) -> list[ClaimResult]:
+    """Return the verdicts on all claims of a sweep by its trials so far; those whose ids are in
+    ``again`` have not ended."""
     if not plan.claims:
         return []
-    known = {(_key(r.trial.configuration), r.trial.seed): r for r in records}
+    known = {
+        (_key(r.trial.configuration), r.trial.seed): evolve(r, state="waiting")
+        if r.trial.id in again
+        else r
+        for r in records
+    }
     seeds = sorted({seed for _, seed in known})
     found = [[_difference(claim, seed, known) for seed in seeds] for claim in plan.claims]
     tails = [_tails(claim, own, plan.seeds) for claim, own in zip(plan.claims, found, strict=True)]

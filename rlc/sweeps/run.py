@@ -439,7 +439,8 @@ class SweepRun:
 
     def _decide(self) -> None:
         """Look at the claims, and end the trials that none of them needs any more."""
-        found = verdicts(self.sweep.plan, self._records.values())
+        again = {*(trial.id for trial in self._queue), *self._running}  # what failed, with others
+        found = verdicts(self.sweep.plan, self._records.values(), again)
         new = {r.plan.name: r for r in found if r.plan.early and r.verdict != "cannot tell"}
         for name in new.keys() - self._decided:
             self.observer.note(new[name].lines[0])
