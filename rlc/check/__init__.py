@@ -26,8 +26,9 @@ else:
         """
         amendments: Amendment filled nodes_in
         expectations: CheckedExpectation report_expectations
-        notes: AXIS Annotations Annotator Arguments EXPECTATION EXPRESSION KEYS_ARE_NAMES MEASURE
-            Note Role STAGE_OF_SWEEP WrittenDefault field_of fields_of
+        notes: AXIS Annotations Annotator Arguments COMPARISON EXPECTATION EXPRESSION
+            KEYS_ARE_NAMES MEASURE Note Role STAGE_OF_SWEEP SWEEP_OF_CLAIM WrittenDefault field_of
+            fields_of
         rules: check_plan
         rules.recipe_tests: CheckedTest ValueComparison OfEpisode OfPlan CheckedCase same_tasks
         rules.run: report_budgets report_evaluations report_services report_states

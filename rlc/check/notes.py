@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from rlc.algo import Input, Operation
 from rlc.catalog import (
+    AT,
+    CLAIM,
     DECLARATIONS,
     EPISODE_VALUES,
     KINDS,
@@ -78,8 +80,9 @@ Role = Literal[
 ]
 What = Declaration | Param | Builtin | NamedDecl | Operation | Input
 
-# Types of the fields of sweeps and tests, and of expressions.
+# Types of the fields of sweeps, claims and tests, and of expressions.
 STAGE_OF_SWEEP, AXIS, MEASURE, EXPRESSION = "stage", "axis", "measure", "expression"
+SWEEP_OF_CLAIM, COMPARISON = "sweep", "comparison"
 EXPECTATION, TASK = "expectation", "task"
 KEYS_ARE_NAMES = (AXIS, "teacher")  # the keys of a record for one of these are names of the recipe
 _ANY = Param("value", "any", "a value")
@@ -241,7 +244,7 @@ class Annotator:
             self._expressions(decl, known)
             return
         owner = Owner(known.kind, "", "field", decl.name.span, unread=decl.unread)
-        value = self._looked_up if known.kind in (SWEEP, TEST) else self.evaluator.value
+        value = self._looked_up if known.kind in (SWEEP, CLAIM, TEST) else self.evaluator.value
         bind(decl.fields, known.fields, owner, value, self.notes)
 
     def _expressions(self, decl: Any, known: Declaration) -> None:
@@ -268,7 +271,7 @@ class Annotator:
                 self._axis(field, want)
         elif want.type == MEASURE:
             self._measure(expr, want)
-        elif want.type == STAGE_OF_SWEEP:
+        elif want.type in (STAGE_OF_SWEEP, SWEEP_OF_CLAIM):
             self._refer(expr)
         elif want.type == EXPECTATION:
             one = evolve(want, many=False)
@@ -276,6 +279,8 @@ class Annotator:
                 self._expected(item, one)
         elif want.type == TASK:
             self.evaluator.scalars.plain(expr, want)
+        elif want.type == COMPARISON:
+            self._compared(expr, want)
         else:
             return self.evaluator.value(expr, want)
         return None
@@ -301,6 +306,21 @@ class Annotator:
         for item in value.items if isinstance(value, ListExpr) else (value,):
             if isinstance(item, UnknownValue) or not isinstance(value, Call):
                 self.evaluator.value(item, evolve(param, many=param.many and item is value))
+
+    def _compared(self, expr: Expr, want: Param) -> None:
+        """Note the paths and values of the configurations in a claim."""
+        for node in nodes_in(expr):
+            if isinstance(node, UnknownValue):
+                self.notes.note("hole", node.span, want=want)
+            if not (isinstance(node, Call) and isinstance(node.func, Name) and node.func.id == AT):
+                continue
+            self.notes.note("function", node.func.span, want=want)
+            for argument in node.args:
+                match argument.value:
+                    case Binary(op="==", left=Name() | Attribute() as path) as condition:
+                        name = Name(path.span, path.span.text)
+                        field = Field(argument.span, name, condition.right)
+                        self._axis(field, want)
 
     def _measure(self, expr: Expr, want: Param) -> None:
         if isinstance(expr, UnknownValue):

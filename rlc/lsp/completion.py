@@ -15,6 +15,7 @@ from lsprotocol import types
 
 from rlc.algo import INPUTS, Operation, functions_of
 from rlc.catalog import (
+    AT,
     CONTAINS,
     DECLARATIONS,
     EPISODE_VALUES,
@@ -24,6 +25,7 @@ from rlc.catalog import (
     MODEL_FOLDER,
     PARAM_TYPES,
     STAGES,
+    SWEEP,
     TRAINING,
     Builtin,
     Param,
@@ -33,12 +35,14 @@ from rlc.catalog import (
 )
 from rlc.check import (
     AXIS,
+    COMPARISON,
     EXPECTATION,
     EXPRESSION,
     KEYS_ARE_NAMES,
     MEASURE,
     NAMEABLE,
     STAGE_OF_SWEEP,
+    SWEEP_OF_CLAIM,
     WORD,
     Annotator,
     Arguments,
@@ -49,7 +53,7 @@ from rlc.check import (
     fields_of,
     filled,
 )
-from rlc.lang import Decl, ImportDecl, Source, Span, read_words
+from rlc.lang import BlockDecl, Decl, ImportDecl, ListExpr, RecordExpr, Source, Span, read_words
 from rlc.lang.syntax import parse
 from rlc.lsp import describe
 from rlc.lsp.documents import IMPORT, Document, Documents
@@ -183,6 +187,10 @@ class _Completion:
             yield from self._declared(start, *(STAGES if want.name == "rehearse" else TRAINING))
         elif want.type == EXPECTATION:
             yield from self._expected(start)
+        elif want.type == SWEEP_OF_CLAIM:
+            yield from self._declared(start, SWEEP)
+        elif want.type == COMPARISON:
+            yield from self._configurations(start)
         elif want.type == MEASURE:
             yield from self._declared(start, *STAGES)
             if want.name == EXPECT:
@@ -195,6 +203,19 @@ class _Completion:
             yield from self._scalars(want, start)
         if want.optional:
             yield self._item("none", start, Kind.Constant, detail="without")
+
+    def _configurations(self, start: int) -> Items:
+        """Propose the values that the sweep of a claim tries, and `at` around them."""
+        yield self._item(AT, start, Kind.Function, f"{AT}($0)", detail="a configuration")
+        fields = self.cursor.decl.fields if isinstance(self.cursor.decl, BlockDecl) else ()
+        sweep = next((self.scope.get(f.value.span.text) for f in fields if f.name.id == "of"), None)
+        over = sweep.fields if isinstance(sweep, BlockDecl) else ()
+        for axis in (
+            axis for f in over if isinstance(f.value, RecordExpr) for axis in f.value.fields
+        ):
+            for value in axis.value.items if isinstance(axis.value, ListExpr) else ():
+                condition = f"{axis.name.id} == {value.span.text}"
+                yield self._item(condition, start, Kind.Value, detail="in the sweep")
 
     def _of_kind(self, want: Param, start: int) -> Items:
         kind = KINDS[want.type]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from rlc.explanation import edge_notes
-from rlc.plan import AxisPlan, GraphEdge, GraphNode, Plan, SweepPlan, values_text
+from rlc.plan import AxisPlan, GraphEdge, GraphNode, Plan, SweepPlan, shown, values_text
 from rlc.report.formatting import number
-from rlc.sweeps import ConfigurationResult
+from rlc.sweeps import ClaimResult, ConfigurationResult
 
 _WIDTH, _ROW, _HEIGHT, _GAP = 316.0, 58.0, 32.0, 12.0
 _MARGIN = 40.0  # on either side, for edges that pass others
@@ -217,3 +217,61 @@ def _name_lines(path: str) -> tuple[str, ...]:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+@frozen
+class Mark:
+    """A seed's difference: where it lies, and what a pointer on it says."""
+
+    x: float
+    tip: str
+
+
+@frozen
+class ClaimDrawing:
+    """A claim on an axis of differences: the seeds as dots, the interval of their mean as a bar,
+    and the limit as a line. ``claimed``: where the claim says that the mean is, from and to."""
+
+    result: ClaimResult
+    marks: tuple[Mark, ...]
+    limit: float
+    claimed: tuple[float, float]
+    mean: float | None
+    interval: tuple[float, float] | None
+    ends: tuple[str, str]  # of the axis
+    width: float
+    height: float
+
+
+def claim_drawing(result: ClaimResult) -> ClaimDrawing:
+    """Draw what is known of a claim."""
+    plan, unit, margin, width = result.plan, result.plan.unit, 12.0, 640.0
+    # A wide interval of few seeds would leave no room for the seeds themselves.
+    near = [plan.limit, *result.values]
+    reach = max(near) - min(near) or abs(plan.limit) or 1.0
+    low, high = min(near) - reach / 2, max(near) + reach / 2
+
+    def place(value: float) -> float:
+        share = min(max((value - low) / (high - low), 0.0), 1.0)
+        return round(margin + share * (width - 2 * margin), 1)
+
+    marks = [
+        Mark(place(each.value), f"seed {each.seed}: {shown(each.value, unit)}")
+        for each in result.differences
+        if each.value is not None
+    ]
+    limit = place(plan.limit)
+    bar = None
+    if result.low is not None and result.high is not None:
+        bar = place(result.low), place(result.high)
+    return ClaimDrawing(
+        result,
+        tuple(marks),
+        limit,
+        (limit, width - margin) if plan.above else (margin, limit),
+        None if result.mean is None else place(result.mean),
+        bar,
+        (shown(low, unit), shown(high, unit)),
+        width,
+        64.0,
+    )

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from rlc.catalog import watched
 from rlc.plan import values_text
-from rlc.report.diagrams import Parallel, parallel
+from rlc.report.diagrams import ClaimDrawing, Parallel, claim_drawing, parallel
 from rlc.report.drawing import COLORS, Chart, Series, draw, figure
 from rlc.report.formatting import moment, render
 from rlc.runtime import Record, command, is_number, read_metrics
@@ -30,6 +30,7 @@ class SweepPage:
     results: tuple[ConfigurationResult, ...]
     charts: tuple[Chart, ...]
     parallel: Parallel | None
+    claims: tuple[ClaimDrawing, ...]
     best: ConfigurationResult | None
     command: str
     failed: tuple[TrialRecord, ...]
@@ -53,6 +54,7 @@ def build(sweep: SweepInfo) -> SweepPage:
         results=tuple(results),
         charts=tuple(_charts(sweep, results)),
         parallel=parallel(sweep.plan, results),
+        claims=tuple(map(claim_drawing, sweep.claims)),
         best=best,
         command=alone,
         failed=tuple(sweep.failed),

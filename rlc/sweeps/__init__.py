@@ -7,6 +7,7 @@ verdicts.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from rlc.sweeps.claims import *
     from rlc.sweeps.folder import *
     from rlc.sweeps.journal import *
     from rlc.sweeps.run import *
@@ -18,6 +19,7 @@ else:
     __getattr__ = door(
         __name__,
         """
+        claims: ClaimResult
         folder: SweepInfo TRIALS is_sweep read_sweep runs_in
         journal: ConfigurationResult SWEEP_FILE SweepObserver SweepSummary ranked summary_dict
         run: SweepRun

@@ -93,6 +93,13 @@ def test_fields_that_are_not_there_yet_come_with_those_needed_first() -> None:
         ("env e = spell |> reward(total - mean(¦", {"tokens", "where"}, {"adv", "batch_mean"}),
         ("sweep s { of = main  over = { ¦", {"rate", "policy"}, set()),
         ("sweep s { of = main  over = { policy.¦", {"lora_rank"}, set()),
+        ("sweep s { of = main }\nclaim c { of = ¦", {"s"}, {"policy"}),
+        ("sweep s { over = { rate = [1e-3, 1e-4] } }\nclaim c { of = s  that = ¦", {"at"}, {"s"}),
+        (
+            "sweep s { over = { rate = [1e-3, 1e-4] } }\nclaim c { of = s  that = at(¦",
+            {"rate == 1e-3", "rate == 1e-4"},
+            {"policy"},
+        ),
         ("expect ¦", {"job"}, set()),
         ("sweep s { metric = ¦", set(), {"job"}),
         ("eval e { tasks = 1 }\nsweep s { metric = e.¦", set(), {"cost.high"}),

@@ -18,6 +18,7 @@ train main { model = policy  env = spell  loss = own(tau = 2.0) }
 train other { model = policy  env = spell  teacher = { spell = reverse_kl(policy) } }
 sweep s { of = main  over = { policy.lora_rank = [8, 16] }  metric = main.reward }
 expect main.cost.high < $3
+claim c { of = s  that = at(policy.lora_rank == 8) > 0.5 }
 """
 
 
@@ -48,7 +49,8 @@ def test_uses_are_found_in_every_file_that_sees_the_name(
     project: tuple[Documents, Document],
 ) -> None:
     documents, main = project
-    every = ["lib.rl:1", "main.rl:3", "main.rl:4", "main.rl:4", "main.rl:5", "second.rl:2"]
+    every = ["lib.rl:1", "main.rl:3", "main.rl:4", "main.rl:4", "main.rl:5", "main.rl:7"]
+    every.append("second.rl:2")
     assert texts(documents, main, "policy") == every
     assert texts(documents, main, "spell") == ["lib.rl:4", "main.rl:3", "main.rl:4", "main.rl:4"]
     # The stage of that name in another recipe is another one.

@@ -166,3 +166,30 @@ def test_wrong_use_is_explained(
     told = capsys.readouterr().err
     assert says.replace("several sweeps: ", "several sweeps\n  help: ") in told
     assert status == (1 if "nowhere" in words else 2)
+
+
+def test_the_page_has_the_verdicts_with_every_seed(tmp_path: Path) -> None:
+    """A dot for each pair of runs, on the side of the limit on which it is."""
+    swept = "sweep rates { of = main  over = { rate = [1e-4, 1e-2] }  seeds = 3  %s }\n"
+    claim = "claim c { of = rates  that = at(rate == 1e-2) > at(rate == 1e-4) + 10% }\n"
+    text = swept % "metric = held.pass_at_1" + claim
+    base, sweep = sweep_in(write(tmp_path, text))
+    folder = SweepFolder.create(tmp_path / "swept", sweep, base, {})
+    values = {1: (0.25, 0.5, 0.5), 2: (0.5, 0.5, None)}
+    with closing(folder):
+        for number, configuration in enumerate(sweep.configurations(), 1):
+            for seed, value in zip(sweep.seeds, values[number], strict=True):
+                trial = Trial(number, configuration, seed)
+                folder.journal.add([trial])
+                state: TrialState = "failed" if value is None else "finished"
+                folder.journal.set_state(trial, state, "it <broke>" if value is None else "", value)
+        folder.set_state("finished")
+    (drawn,) = build(read_sweep(tmp_path / "swept")).claims
+    first, second = drawn.marks
+    assert (first.tip, second.tip) == ("seed 1: 25%", "seed 2: 0%")
+    assert second.x < drawn.limit < first.x
+    assert drawn.claimed[0] == drawn.limit
+    text = sweep_html(tmp_path / "swept")
+    assert '<b class="warn">cannot tell</b>: c' in text
+    assert "without seed 3: trial 2 failed: it &lt;broke&gt;" in text
+    assert text.count("<circle") == 3
