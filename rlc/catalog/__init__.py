@@ -44,7 +44,8 @@ else:
             retry_then
         builtins.wrappers: ASKED JUDGED OBSERVED TEMPLATES
         declarations: AT CLAIM CONTAINS DECLARATIONS ENDS EPISODE_VALUES EVAL EXPECT
-            EXPRESSION_KINDS LACKS MODEL_FIELDS NEEDS OWN_LOSSES PARAM_TYPES STAGES SWEEP TEST TRAINING
+            EXPRESSION_KINDS LACKS MODEL_FIELDS NEEDS OWN_LOSSES PARAM_TYPES STAGES SWEEP TEST
+            TRAINING
         environments: ChatTurns busy_players chat_history_of code_of code_of_data code_of_stage
             comparers_of decides env_facts files_of functions_of goes_on history_of
             is_chat is_included is_rewarded judges_of located_files located_stages makes_text

@@ -48,6 +48,7 @@ def test_a_slip_is_undone_or_left_alone(before: str, after: str) -> None:
     ("before", "after"),
     [
         ("x = .5", "x = 0.5"),
+        ("x = at(a.b = 8) > at(a.b = 9) - 2%", "x = at(a.b == 8) > at(a.b == 9) - 2%"),
         ("x = 5.", "x = 5.0"),
         ("x = 90sec", "x = 90s"),
         ("x = 2hours", "x = 2h"),

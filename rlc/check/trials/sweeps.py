@@ -7,7 +7,7 @@ from math import floor, inf
 from typing import Any
 
 from rlc.catalog import DECLARATIONS, EVAL, STAGES, SWEEP, TRAINING, metric_name, watched
-from rlc.check.amendments import names_of
+from rlc.check.amendments import names_in, names_of
 from rlc.check.bind import Owner, bind
 from rlc.check.evaluate import Evaluator
 from rlc.check.rules.tasks import has_tasks_of
@@ -152,6 +152,7 @@ class SweepChecker:
             values, sampled = self._values(name, field.value, want)
             if not values and sampled is None:
                 return None
+            self.evaluator.scope.used.update(n.id for value in values for n in names_in(value))
             axes[name.id] = Axis(path, name.span, field.value.span, values, sampled)
         return tuple(axes.values()) or None
 

@@ -141,6 +141,13 @@ def report_stuck(
         message = f"expected {wanted} after `{_text(source, tokens[-1])}`"
     else:
         message = f"expected {wanted}, found {word}"
+    conditions = [i for i in range(stuck.index, len(tokens)) if _is_condition(tokens, i)]
+    if conditions[:1] == [stuck.index]:
+        advice = "an argument has one name; a condition is written with `==`"
+        for index in conditions:
+            span, _ = _found(source, tokens, index)
+            found.error(_CODE, span, message, advice, fix=replace(span, "==", "write `==`"))
+        return
     hyphened = _hyphened(tokens, stuck.index, source)
     if hyphened is None:
         expects = bool(tokens) and _text(source, tokens[0]) == "expect"
@@ -150,6 +157,12 @@ def report_stuck(
     name = hyphened.text.replace("-", "_")
     fix = replace(hyphened, name, f"write `{name}`")
     found.error(_CODE, place, message, f"names use `_`: `{name}`", fix=fix)
+
+
+def _is_condition(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether a call has `policy.lora_rank = 8` with its sign at ``index``."""
+    kinds = [token.kind for token in tokens[max(0, index - 2) : index + 1]]
+    return kinds == ["DOT", "NAME", "EQUAL"] and in_call(tokens, index)
 
 
 def _found(source: Source, tokens: Sequence[Token], index: int) -> tuple[Span, str]:
