@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rlc.replays.texts import Replay
     from rlc.runtime.start import ExpectationError
     from rlc.runtime.summary import History, Observer, Summary, history
+    from rlc.sweeps.claims import ClaimResult
     from rlc.sweeps.journal import SweepSummary
     from rlc.sweeps.start import resume_sweep
 else:
@@ -63,12 +64,14 @@ else:
         runtime.summary: History history
         runtime.start: ExpectationError
         runtime.summary: Observer Summary
+        sweeps.claims: ClaimResult
         sweeps.journal: SweepSummary
         sweeps.start: resume_sweep
         """,
     )
 
 __all__ = [
+    "ClaimResult",
     "Error",
     "ExpectationError",
     "Explanation",

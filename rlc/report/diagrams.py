@@ -228,7 +228,7 @@ class Mark:
 
 
 @frozen
-class ClaimDrawing:
+class ClaimFigure:
     """A claim on an axis of differences: the seeds as dots, the interval of their mean as a bar,
     and the limit as a line. ``claimed``: where the claim says that the mean is, from and to."""
 
@@ -243,7 +243,7 @@ class ClaimDrawing:
     height: float
 
 
-def claim_drawing(result: ClaimResult) -> ClaimDrawing:
+def claim_drawing(result: ClaimResult) -> ClaimFigure:
     """Draw what is known of a claim."""
     plan, unit, margin, width = result.plan, result.plan.unit, 12.0, 640.0
     # A wide interval of few seeds would leave no room for the seeds themselves.
@@ -264,7 +264,7 @@ def claim_drawing(result: ClaimResult) -> ClaimDrawing:
     bar = None
     if result.low is not None and result.high is not None:
         bar = place(result.low), place(result.high)
-    return ClaimDrawing(
+    return ClaimFigure(
         result,
         tuple(marks),
         limit,

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from rlc.catalog import watched
 from rlc.plan import values_text
-from rlc.report.diagrams import ClaimDrawing, Parallel, claim_drawing, parallel
+from rlc.report.diagrams import ClaimFigure, Parallel, claim_drawing, parallel
 from rlc.report.drawing import COLORS, Chart, Series, draw, figure
 from rlc.report.formatting import moment, render
 from rlc.runtime import Record, command, is_number, read_metrics
@@ -30,7 +30,7 @@ class SweepPage:
     results: tuple[ConfigurationResult, ...]
     charts: tuple[Chart, ...]
     parallel: Parallel | None
-    claims: tuple[ClaimDrawing, ...]
+    claims: tuple[ClaimFigure, ...]
     best: ConfigurationResult | None
     command: str
     failed: tuple[TrialRecord, ...]

@@ -8,7 +8,7 @@ one of its trials failed: that seed is left out of the claim, and counts as look
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from math import fsum
+from math import fsum, isfinite
 from typing import Any, Literal
 
 from attrs import evolve, frozen
@@ -81,7 +81,7 @@ class ClaimResult:
             between = ""
             if self.low is not None and self.high is not None:
                 low, high = shown(self.low, unit), shown(self.high, unit)
-                between = f", from {low} to {high}"
+                between = f", from {low} to {high}" if self.low < self.high else ", each the same"
             lines.append(f"{count}: {mean}{between}; it is to be {side} {limit}")
         else:
             lines.append(f"{count} have all of its runs")
@@ -178,7 +178,10 @@ def _difference(claim: ClaimPlan, seed: int, known: Any) -> SeedDifference | Non
             how = f"trial {one.trial.number} {one.state}"
             return SeedDifference(seed, None, f"{how}: {one.cause}" if one.cause else how)
     pairs = zip(claim.terms, records, strict=True)
-    return SeedDifference(seed, fsum(term.factor * one.value for term, one in pairs))
+    value = fsum(term.factor * one.value for term, one in pairs)
+    if not isfinite(value):
+        return SeedDifference(seed, None, "its metric is not finite")
+    return SeedDifference(seed, value)
 
 
 def _tails(

@@ -63,7 +63,8 @@ def test_a_claim_is_a_sum_and_its_limit(
 ) -> None:
     (claim,) = claims_of(written)
     assert [term.factor for term in claim.terms] == pytest.approx(factors)
-    assert (claim.above, claim.limit) == (above, pytest.approx(limit))
+    assert claim.above is above
+    assert claim.limit == pytest.approx(limit)
     assert (claim.level, claim.early, claim.unit) == (0.95, True, "share")
 
 
@@ -127,5 +128,5 @@ def test_explain_says_what_a_verdict_takes() -> None:
     text = " ".join(explain_text(made.plan, made.diagnostics, sweeps=made.sweeps).split())
     assert "claims number_0: at(" in text
     assert "compares 8 trials of the sweep; also looked at after 2, 3 seeds" in text
-    data = explain_dict(made.plan, None, made.diagnostics, None, made.sweeps)
+    data = explain_dict(made.plan, "", made.diagnostics, None, made.sweeps)
     assert [claim["name"] for claim in data["sweeps"][0]["claims"]] == ["number_0", "number_1"]
