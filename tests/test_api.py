@@ -264,6 +264,7 @@ def test_docstrings_name_every_argument_and_attribute(name: str) -> None:
         names = names if len(names) > 1 else []
     else:
         names = [item.name for item in fields(thing)] if has(thing) else []
+        text = "\n".join(inspect.getdoc(one) or "" for one in reversed(thing.__mro__[:-1]))
         for method in vars(thing).values():
             if inspect.isfunction(method) and not method.__name__.startswith("_"):
                 assert inspect.getdoc(method), method

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from rlc.catalog import audited, located_stages
+from rlc.catalog import located_stages
 from rlc.plan import (
     Evaluation,
     ExpectationPlan,
@@ -71,6 +71,8 @@ def _found_by_audits(
 ) -> float | None:
     """Return how many findings the audits of the environments have; None if one is not audited."""
     envs = {env.name: env for stage in stages for env in stage.environments}
+    from rlc.catalog import audited  # which looks at files
+
     found = [*audited(envs.values(), recipe).values()]
     return None if None in found else float(sum(filter(None, found)))
 

@@ -41,10 +41,12 @@ class ClaimResult:
         differences: what its terms add up to, seed by seed, as far as it is known.
         planned: the seeds of the sweep.
         mean: the mean of the differences, None without any.
-        low, high: the bounds of that mean, each at the claim's level and for this claim alone; None
-            with fewer than two differences.
-        p_holds, p_fails: how likely differences like these, or clearer ones, are where it does not
-            hold and where it does, corrected for the number of looks and of claims.
+        low: the lower bound of that mean, at the claim's level and for this claim alone; None with
+            fewer than two differences.
+        high: the upper bound, alike.
+        p_holds: how likely differences like these, or clearer ones, are where it does not hold,
+            corrected for the number of looks and of claims.
+        p_fails: the same where it does hold.
     """
 
     plan: ClaimPlan
@@ -59,6 +61,7 @@ class ClaimResult:
 
     @property
     def values(self) -> list[float]:
+        """The differences that are known."""
         return [each.value for each in self.differences if each.value is not None]
 
     @property
