@@ -96,10 +96,12 @@ class ReplayRecord:
 
     Attributes:
         run: the folder.
-        stage: the stage, and its ``step``.
+        stage: the stage.
+        step: its step.
         before: what the step came to.
         after: what it would have come to; None if nothing else was asked for.
-        asked: what was set, and ``changes``: how the objective of ``after`` differs by it.
+        asked: what was set.
+        changes: how the objective of ``after`` differs by it.
         episodes: those of the step that took part, in the order of the run.
         differences: the largest difference of what was computed anew from what the run has
             journalled, by what it is of, in parts of it where that is above 1.
