@@ -164,7 +164,8 @@ def audit(plan: Plan, env: str | None = None, keep: bool = True) -> RecipeAudit:
         chosen_environment(plan, env)  # raises
     share = SECONDS / len(chosen)
     made = tuple(_in_process(plan, one, share) for one in chosen)
-    if keep and (failed := keep_audits(plan.recipe, {one.env: asdict(one) for one in made})):
+    kept = {one.key: asdict(one) for one in made if one.key}
+    if keep and kept and os.path.isfile(plan.recipe) and (failed := keep_audits(plan.recipe, kept)):
         last = evolve(made[-1], notes=(*made[-1].notes, failed))
         made = (*made[:-1], last)
     return RecipeAudit(plan.recipe, made)

@@ -1,8 +1,8 @@
 """What audits of environments have found, kept beside the recipe and known by content.
 
-``.rlc/audits/RECIPE.json`` has for each environment the hash of what decides it (its part of the
-plan, the files that it reads, the code that it names) and what was found. An environment that has
-changed since is not audited: nothing stale counts. :mod:`rlc.proof` makes audits.
+``.rlc/audits/RECIPE.json`` has what was found of each environment under the hash of what decides
+it: its part of the plan, the files that it reads, the code that it names. One that has changed
+since has another hash, and is not audited: nothing stale counts. :mod:`rlc.proof` makes audits.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
+from rlc.catalog.builtins.sources import UNDECIDED
 from rlc.catalog.environments import code_of, files_of
 from rlc.data import DataError, data_files, module_file
 from rlc.plan import EnvPlan, file_part
 from rlc.records import evolve
 
 PANEL = 1  # the version of what audits try
+MOST = 50  # audits that are kept beside new ones
 
 
 def audit_file(recipe: str) -> str:
@@ -40,18 +42,24 @@ def audit_key(env: EnvPlan, recipe: str) -> str:
         with suppress(DataError):  # which others report
             named += filter(None, [module_file(module, folders)])
     read = data_files(named, recipe)
-    parts = [PANEL, repr(evolve(env, weight=0.0)), [(one.path, one.digest) for one in read]]
+    # How many episodes are played, and how replies are sampled, is different for each stage.
+    own = evolve(UNDECIDED, max_turns=env.rollouts.max_turns, stop=env.rollouts.stop)
+    parts = [
+        PANEL,
+        repr(evolve(env, weight=0.0, rollouts=own)),
+        [(one.path, one.digest) for one in read],
+    ]
     return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
-def read_audits(recipe: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return what is kept of the audits of a recipe, by environment."""
+def read_audits(recipe: str) -> Mapping[str, Any]:
+    """Return what is kept of the audits of a recipe, by the hashes of environments."""
     with suppress(OSError, ValueError):
         with open(audit_file(recipe), encoding="utf-8") as file:
             kept = json.load(file)
-        if isinstance(kept, dict) and isinstance(kept.get("environments"), dict):
-            found: dict[str, Any] = kept["environments"]
-            return {name: one for name, one in found.items() if isinstance(one, dict)}
+        if isinstance(kept, dict) and isinstance(kept.get("audits"), dict):
+            found: dict[str, Any] = kept["audits"]
+            return found
     return {}
 
 
@@ -61,10 +69,9 @@ def audited(envs: Iterable[EnvPlan], recipe: str) -> dict[str, int | None]:
     kept = read_audits(recipe)
     found = dict[str, int | None]()
     for env in envs:
-        one = kept.get(env.name, {})
-        same = bool(one) and one.get("key") == audit_key(env, recipe)
-        findings = one.get("findings")
-        found[env.name] = len(findings) if same and isinstance(findings, list) else None
+        one = kept.get(audit_key(env, recipe)) if kept else None
+        findings = one.get("findings") if isinstance(one, dict) else None
+        found[env.name] = len(findings) if isinstance(findings, list) else None
     return found
 
 
@@ -81,11 +88,13 @@ def audit_line(envs: Iterable[EnvPlan], recipe: str) -> str | None:
     return f"{total} finding{'s' * (total != 1)}{f': {listed}' if listed else ''}"
 
 
-def keep_audits(recipe: str, environments: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Write audits of environments, beside those of others; return why that fails, or None."""
+def keep_audits(recipe: str, audits: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Write audits by the hashes of environments, beside the newest others; return why that fails,
+    or None."""
     path = audit_file(recipe)
-    kept = {**read_audits(recipe), **environments}
-    written = json.dumps({"version": PANEL, "environments": kept}, indent=1, ensure_ascii=False)
+    others = {key: one for key, one in read_audits(recipe).items() if key not in audits}
+    newest = dict([*others.items()][-MOST:])
+    written = json.dumps({"audits": {**newest, **audits}}, indent=1, ensure_ascii=False)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
