@@ -434,18 +434,22 @@ def grade(
 
 
 def audit(
-    job: Plan | Recipe | str | os.PathLike[str], env: str | None = None, keep: bool = True
+    job: Plan | Recipe | str | os.PathLike[str],
+    env: str | None = None,
+    keep: bool = True,
+    seconds: float = 16.0,
 ) -> RecipeAudit:
     """Return what the rewards of a job can be earned without, as `rlc audit` finds it.
 
     Replies and players that know nothing are tried on each environment, beside right and wrong
-    answers, in processes of their own; no model is asked. It takes less than 20 seconds.
+    answers, in processes of their own; no model is asked.
 
     Args:
         job: a recipe, a plan, or the path of either.
         env: an environment; None for all.
         keep: whether the result is kept beside the recipe, where `rlc explain`, `rlc run` and
             `expect main.audit.findings == 0` read it.
+        seconds: for all environments together; an audit that takes longer is not kept.
 
     Raises:
         rlc.RecipeError: the recipe has errors.
@@ -459,7 +463,7 @@ def audit(
     """
     from rlc.proof import audit as audit_plan
 
-    return audit_plan(_plan_of(job), env, keep)
+    return audit_plan(_plan_of(job), env, keep, seconds)
 
 
 def _plan_of(job: Plan | Recipe | str | os.PathLike[str]) -> Plan:

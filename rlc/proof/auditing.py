@@ -102,7 +102,7 @@ class EnvironmentAudit:
 
     Attributes:
         env: its name.
-        key: a hash of all that decides what is found; "" if it could not be audited.
+        key: a hash of all that decides what is found; "" if not all of it was audited.
         findings: an :class:`AuditFinding` each.
         notes: what could not be audited, and why.
         replies: how many were graded.
@@ -156,13 +156,15 @@ def _declaration(source: Source, env: str) -> Span | None:
     return Span(source, found.start(1), found.end(1)) if found else None
 
 
-def audit(plan: Plan, env: str | None = None, keep: bool = True) -> RecipeAudit:
+def audit(
+    plan: Plan, env: str | None = None, keep: bool = True, seconds: float = SECONDS
+) -> RecipeAudit:
     """Audit the environments of a plan, or one; see :func:`rlc.api.audit`."""
     known = [one for _, one in played_environments(plan)]
     chosen = [one for one in known if env in (None, one.name)]
     if not chosen:
         chosen_environment(plan, env)  # raises
-    share = SECONDS / len(chosen)
+    share = seconds / len(chosen)
     made = tuple(_in_process(plan, one, share) for one in chosen)
     kept = {one.key: asdict(one) for one in made if one.key}
     if keep and kept and os.path.isfile(plan.recipe) and (failed := keep_audits(plan.recipe, kept)):
@@ -228,8 +230,12 @@ async def _audited(plan: Plan, name: str, seconds: float, latest: Path) -> Envir
     except Error as error:
         return EnvironmentAudit(name, "", notes=(f"not audited: {error.message}",))
     if work.rewarded:
+        late = time.perf_counter() > work.until
+        if late:
+            work.notes.append(f"not all was tried: time was up after {work.graded} replies")
         notes = tuple(dict.fromkeys(work.notes))
-        return EnvironmentAudit(name, AUDITED, tuple(work.findings), notes, work.graded)
+        key = "" if late else AUDITED
+        return EnvironmentAudit(name, key, tuple(work.findings), notes, work.graded)
     failed = next((what for what, _, _ in work.failures.values()), "no reply has a reward")
     return EnvironmentAudit(name, "", notes=(f"not audited: {failed}",))
 
@@ -347,7 +353,6 @@ class _Audit:
         for at in range(0, len(replies), size):
             part = [*replies[at : at + size]]
             if time.perf_counter() > self.until:
-                self.notes.append(f"time was up after {self.graded} replies")
                 worth += [-math.inf] * len(part)
                 continue
             padded = [*part, *[""] * (size - len(part))] if fixed else part

@@ -76,13 +76,15 @@ def test_a_result_counts_until_something_changes(
     assert audited(plan.stages[0].environments, "sums.rl") == {"sums": None}
 
 
-@pytest.mark.slow
-def test_the_page_shows_what_is_printed(sums: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_page_shows_what_is_printed(
+    sums: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    audit_here(monkeypatch)
     ((command, shown),) = re.findall(
         r"<!-- audited -->\n```console\n\$ (.*?)\n(.*?)```", PAGE, re.S
     )
     assert main(shlex.split(command)[1:]) == 0
-    *printed, last = capfd.readouterr().out.splitlines()
+    *printed, last = capsys.readouterr().out.splitlines()
     assert "\n".join(printed) + "\n" == shown
     assert re.fullmatch(r"sums: 1 finding, \d+ replies in [\d.]+ s", last)
 
@@ -143,7 +145,7 @@ def test_countdown_is_tried_with_an_expression_that_is_worked_out(
 def test_weak_scorers_of_gem_are_found(
     env: str, found: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = f'env sums = gem("{env}") |> chat(instruction = "Put it in \\\\boxed{{}}.")\n'
+    asked = f'env sums = gem("{env}", size = 20) |> chat(instruction = "Put it in \\\\boxed{{}}.")\n'
     assert set(codes(asked, tmp_path, monkeypatch)) == found
 
 
@@ -176,3 +178,19 @@ def test_what_cannot_be_opened_is_not_audited(
     assert "not audited" in one.notes[0]
     plan = rlc.load(tmp_path / "recipe.rl").plan()
     assert audited(plan.stages[0].environments, plan.recipe) == {"sums": None}
+
+
+def test_what_takes_too_long_is_not_kept(
+    sums: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    audit_here(monkeypatch)
+    code = (sums / "sums.py").read_text()
+    slow = code.replace("    return min", "    import time\n\n    time.sleep(0.5)\n    return min")
+    (sums / "sums.py").write_text(slow)
+    found = rlc.audit("sums.rl", seconds=0.1)  # of which the helper makes a second
+    assert "not all was tried" in found.environments[0].notes[0]
+    assert not (sums / ".rlc").exists()
+    for wrong in ("0", "x", "1e9"):
+        with pytest.raises(SystemExit):
+            main(["audit", "sums.rl", "--seconds", wrong])
+    assert "Traceback" not in capsys.readouterr().err

@@ -40,8 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", help="an environment (default: all)")
     formats, text = ("text", "json", "sarif", "github"), "how findings are printed"
     parser.add_argument("--format", choices=formats, default="text", help=text)
+    text = "seconds for all environments together (default 16); what takes longer is not kept"
+    parser.add_argument("--seconds", type=_seconds, default=16.0, help=text)
     text = "do not keep the result beside the recipe"
     parser.add_argument("--no-keep", dest="keep", action="store_false", help=text)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError("a number of seconds from 1 to 3600")
+    return seconds
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
     plan = plan_of(args)
     with announced(f"auditing {args.recipe}", args.format != "text"):
-        found = audit(plan, args.env, args.keep)
+        found = audit(plan, args.env, args.keep, args.seconds)
     diagnostics = found.diagnostics()
     if args.format == "text":
         from rlc.lang.render import render_human
@@ -71,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
 def _summary(found: RecipeAudit) -> Iterator[str]:
     for one in found.environments:
         count = len(one.findings)
-        said = f"{count} finding{'s' * (count != 1)}" if one.key else "not audited"
+        said = f"{count} finding{'s' * (count != 1)}"
+        if not one.key:
+            said = f"{said} so far, not kept" if one.replies else "not audited"
         yield f"{one.env}: {said}, {one.replies} replies in {one.seconds:.1f} s"
         yield from (f"  note: {note}" for note in one.notes)
