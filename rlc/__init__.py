@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from rlc.models.model import Model, model, resume
     from rlc.plan.records import Plan
     from rlc.replays.texts import Replay
+    from rlc.runtime.reuse.storage import Storage, stored
     from rlc.runtime.start import ExpectationError
     from rlc.runtime.summary import History, Observer, Summary, history
     from rlc.sweeps.claims import ClaimResult
@@ -62,6 +63,7 @@ else:
         plan.records: Plan
         replays.texts: Replay
         runtime.summary: History history
+        runtime.reuse.storage: Storage stored
         runtime.start: ExpectationError
         runtime.summary: Observer Summary
         sweeps.claims: ClaimResult
@@ -82,6 +84,7 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "Replay",
+    "Storage",
     "Summary",
     "SweepSummary",
     "audit",
@@ -95,6 +98,7 @@ __all__ = [
     "resume",
     "resume_sweep",
     "run",
+    "stored",
     "sweep",
     "test",
 ]

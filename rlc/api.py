@@ -12,6 +12,8 @@ from rlc.errors import Error
 from rlc.lang import STDIN, read_source, recipe_files
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rlc.compile import CompileResult, Sweep
     from rlc.explanation import Format
     from rlc.lang import Diagnostics
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from rlc.pricing.critical_path import Latencies
     from rlc.proof import GroupGrade, RecipeAudit, RecipeTestResults
     from rlc.replays import Replay
-    from rlc.runtime import Observer
+    from rlc.runtime import Observer, ReusedStage
     from rlc.sweeps import SweepObserver, SweepSummary
 
 # What a name can be set to. A string is written into the recipe as it is: "rloo()", "10".
@@ -107,7 +109,8 @@ class Recipe:
         fail before it runs."""
         found = self.compile()
         plan = found.plan or found.unmet
-        return Explanation(self.path, plan, found.diagnostics, sweeps=found.sweeps)
+        given = found.diagnostics, None, found.sweeps
+        return Explanation(self.path, plan, *given, reused=reused(plan))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to a file, for `rlc run` and :func:`rlc.load_plan`.
@@ -141,6 +144,8 @@ class Explanation:
         diagnostics: errors and warnings.
         latencies: seconds of each node by stage, to predict the time of a step, or None.
         sweeps: the sweeps that the recipe declares.
+        reused: what a run of the plan would take from the runs in ``runs``; see
+            :meth:`rlc.runtime.ReusedStage.as_data`.
     """
 
     recipe: str
@@ -148,6 +153,7 @@ class Explanation:
     diagnostics: Diagnostics
     latencies: Latencies | None = None
     sweeps: tuple[Sweep, ...] = ()
+    reused: tuple[ReusedStage, ...] = ()
 
     def __str__(self) -> str:
         return self.text()
@@ -162,13 +168,16 @@ class Explanation:
         from rlc.explanation import explain_text, summary_text
 
         write = explain_text if full else summary_text
-        return write(self.plan, self.diagnostics, color, self.latencies, self.sweeps)
+        taken = [f"{one.text} (`rlc run --fresh` takes nothing)" for one in self.reused]
+        return write(self.plan, self.diagnostics, color, self.latencies, self.sweeps, taken)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the data of `rlc explain --json`."""
         from rlc.explanation import explain_dict
 
-        return explain_dict(self.plan, self.recipe, self.diagnostics, self.latencies, self.sweeps)
+        given = self.plan, self.recipe, self.diagnostics, self.latencies, self.sweeps
+        taken = [one.as_data() for one in self.reused]
+        return explain_dict(*given) | ({"reused": taken} if taken else {})
 
     def graph(self, format: Format = "mermaid") -> str:
         """Return the job graph as text, in the ``"mermaid"`` or ``"dot"`` language.
@@ -275,7 +284,17 @@ def explain(plan: Plan) -> Explanation:
     """
     from rlc.lang import Diagnostics
 
-    return Explanation(plan.recipe, plan, Diagnostics())
+    return Explanation(plan.recipe, plan, Diagnostics(), reused=reused(plan))
+
+
+def reused(plan: Plan | None, roots: Sequence[Path] = ()) -> tuple[ReusedStage, ...]:
+    """Return what a run of a plan would take from others. Without a folder of runs there is nothing
+    to look for."""
+    if plan is None or not (os.path.isdir("runs") or os.environ.get("RLC_REUSE_FROM") or roots):
+        return ()
+    from rlc.runtime import find_reuse
+
+    return find_reuse(plan, roots).parts
 
 
 def run(
@@ -288,6 +307,7 @@ def run(
     seed: int | None = None,
     rehearse: bool = False,
     service: str | None = None,
+    fresh: bool = False,
 ) -> TrainedSummary:
     """Run a job to its end or to its budget, as `rlc run` does, and return its summary.
 
@@ -304,6 +324,8 @@ def run(
         seed: the seed of every random choice; 1 by default.
         rehearse: make it a small and short job on the tiny model, which needs no key.
         service: ``"local"``, or a provider; by default the service that has the model.
+        fresh: take nothing from earlier runs. Otherwise what the runs in ``runs`` have finished is
+            not computed again.
 
     Raises:
         TypeError: a recipe or a plan that is decided already is given with options of a path.
@@ -340,7 +362,7 @@ def run(
         raise RecipeError(found)
     else:
         plan = job
-    return run_plan(plan, run_dir, base_url, observer)
+    return run_plan(plan, run_dir, base_url, observer, fresh)
 
 
 def sweep(
@@ -355,6 +377,7 @@ def sweep(
     seed: int | None = None,
     rehearse: bool = False,
     service: str | None = None,
+    fresh: bool = False,
 ) -> SweepSummary:
     """Run the trials of a sweep of a recipe, as `rlc sweep` does, and return its summary.
 
@@ -370,6 +393,7 @@ def sweep(
         seed: the first seed; 1 by default.
         rehearse: a few small trials on the tiny model, which need no key.
         service: ``"local"``, or a provider; by default the service that has the model.
+        fresh: take nothing from earlier runs.
 
     Raises:
         TypeError: a recipe that is decided already is given with options of a path.
@@ -393,7 +417,7 @@ def sweep(
     if compiled.plan is None:
         raise RecipeError(compiled.diagnostics)
     found = find_sweep(compiled.sweeps, name, compiled.plan.recipe)
-    made = open_sweep(compiled.plan, found, job.options(), run_dir, base_url, jobs)
+    made = open_sweep(compiled.plan, found, job.options(), run_dir, base_url, jobs, fresh)
     return run_to_end(made, observer)
 
 

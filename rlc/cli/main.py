@@ -30,6 +30,7 @@ COMMANDS = {
     "report": "jobs.report",
     "watch": "jobs.watch",
     "replay": "jobs.replay",
+    "gc": "jobs.gc",
     "diff": "recipes.diff",
     "fmt": "recipes.fmt",
     "catalog": "recipes.catalog",

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 import rlc
 from rlc.catalog import as_data, reread_providers
 from rlc.cli.approved_runs import needs_approval, start
+from rlc.cli.commands.jobs.gc import stored_data
 from rlc.cli.commands.jobs.runs import run_rows
 from rlc.cli.commands.recipes.catalog import look_up
 from rlc.cli.commands.recipes.explain import is_code, page_of
@@ -262,6 +263,15 @@ def replay(
     first step at which that holds of its metrics. Nothing is sampled or paid for.
     """
     return rlc.replay(run, step, set or (), stage, bisect=bisect).to_dict()
+
+
+@_tool(reads=True)
+def gc(folder: str = "runs") -> dict[str, Any]:
+    """Say what is stored of the runs in a folder and needed by nothing: states of the embedded
+    engine, folders, checkpoints on services, with bytes and USD a month. Deletes nothing: a person
+    runs `rlc gc --yes` in a terminal.
+    """
+    return stored_data(rlc.stored(folder))
 
 
 @_tool(reads=True)

@@ -35,6 +35,19 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_reuse(parser: argparse.ArgumentParser, runs: bool = True) -> None:
+    """Add where earlier runs are that have done some of the work; with ``runs`` also how not to."""
+    from pathlib import Path
+
+    if runs:
+        text = "compute everything anew: take nothing from earlier runs"
+        parser.add_argument("--fresh", action="store_true", help=text)
+    text = "another folder of runs to take finished work from, beside runs/ (and RLC_REUSE_FROM)"
+    parser.add_argument(
+        "--reuse-from", metavar="DIR", type=Path, action="append", default=[], help=text
+    )
+
+
 def add_runs(parser: argparse.ArgumentParser) -> None:
     from pathlib import Path
 

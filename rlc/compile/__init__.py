@@ -17,6 +17,6 @@ else:
         recipe: CompileResult check compile_source load
         saved: MadeFrom PlanFileError SavedPlan load_plan read_plan save_plan stale_lines
         sweeps: MOST_LISTED SAMPLED Sweep find_sweep number_text
-        variants: ServiceMismatchError left_out on_service only rehearse_stage
+        variants: ServiceMismatchError chosen_stages left_out on_service only rehearse_stage
         """,
     )

@@ -153,22 +153,26 @@ def _rehearsal(plan: Plan, stages: tuple[StagePlan, ...]) -> Plan:
     return evolve(plan, stages=stages, graph=build_graph(stages), provenance=provenance)
 
 
-def only(plan: Plan, names: Collection[str]) -> Plan:
-    """Return the plan of some of the stages, with what is expected of them alone. Raise Error for a
-    name that none has, and for a stage that starts from, or asks, one that is left out."""
+def chosen_stages(plan: Plan, names: Collection[str], first: str | None = None) -> list[str]:
+    """Return the ``names`` of stages, or ``first`` and the stages after it, in the order of the
+    plan. Raise Error for a name that none has."""
     known = [stage.name for stage in plan.stages]
-    if unknown := [name for name in names if name not in known]:
+    asked = [*names, *([first] if first else [])]
+    if unknown := [name for name in asked if name not in known]:
         there = ", ".join(f"`{name}`" for name in known)
         raise Error(f"{plan.recipe} has no stage `{unknown[0]}`", f"its stages are {there}")
-    stages = tuple(stage for stage in plan.stages if stage.name in names)
-    for stage in stages:
-        if lost := {stage.after, *needed_stages(stage)} - {None, *names}:
-            (first, *_) = sorted(filter(None, lost))
-            raise Error(
-                f"`{stage.name}` needs the weights that `{first}` leaves",
-                f"run `{first}` too, or evaluate a run that has them: `rlc eval RUN`",
-            )
-    of_these: set[str | None] = {None, *names}
+    return known[known.index(first) :] if first else [name for name in known if name in names]
+
+
+def only(plan: Plan, names: Collection[str]) -> Plan:
+    """Return the plan of some of the stages, and of those whose weights they need, with what is
+    expected of them alone."""
+    wanted = set(names)
+    for stage in reversed(plan.stages):
+        if stage.name in wanted:
+            wanted |= {*needed_stages(stage)} | ({stage.after} if stage.after else set())
+    stages = tuple(stage for stage in plan.stages if stage.name in wanted)
+    of_these: set[str | None] = {None, *wanted}
     expected = tuple(e for e in plan.expectations if {q.stage for q in e.quantities} <= of_these)
     return evolve(plan, stages=stages, graph=build_graph(stages), expectations=expected)
 

@@ -49,9 +49,10 @@ def explain_text(
     color: bool = False,
     latencies: Latencies | None = None,
     sweeps: Sequence[Sweep] = (),
+    reused: Sequence[str] = (),
 ) -> str:
-    """Return a plan as text, with the findings of its recipe and its ``sweeps``; with ``latencies``
-    also how long it takes."""
+    """Return a plan as text, with the findings of its recipe, its ``sweeps`` and what is ``reused``
+    of other runs, in sentences; with ``latencies`` also how long it takes."""
     paint = Paint(color)
     located = located_files(plan).stages
     costs = stage_costs(located)
@@ -67,6 +68,7 @@ def explain_text(
     if len(costs) > 1:
         lines += section("cost in USD", sizes.job_cost_lines(costs), paint)
     lines += section("other histories", _sentences(sizes.other_price(plan, costs)), paint)
+    lines += section("reused", _sentences(reused), paint)
     lines += section("expected", job.expectation_lines(plan, paint), paint)
     lines += section("writes", _sentences(job.written(plan)), paint)
     lines += section("needs", _sentences(job.needed(plan)), paint)

@@ -61,6 +61,7 @@ def summary_text(
     color: bool = False,
     latencies: Latencies | None = None,
     sweeps: Sequence[Sweep] = (),
+    reused: Sequence[str] = (),
 ) -> str:
     """Return a plan in short, with the arguments of :func:`rlc.explanation.full.explain_text`."""
     paint = Paint(color)
@@ -78,6 +79,7 @@ def summary_text(
                 *stale_prices(stage.model for stage in plan.stages),
             ],
         ),
+        ("reused", reused),
         ("budget", _budget(plan, costs)),
         ("expected", expectation_lines(plan, Paint())),
         ("unusual", _unusual(plan, costs, found)),

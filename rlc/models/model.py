@@ -347,9 +347,10 @@ def run_plan(
     run_dir: str | os.PathLike[str] | None = None,
     base_url: str | None = None,
     observer: Observer | None = None,
+    fresh: bool = False,
 ) -> TrainedSummary:
     """Run a plan that the rules have found nothing wrong with; see :func:`rlc.api.run`."""
-    return _with_model(lambda: start_plan(plan, run_dir, base_url, observer))
+    return _with_model(lambda: start_plan(plan, run_dir, base_url, observer, fresh))
 
 
 def resume(

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rlc.runtime.journal.metrics import *
     from rlc.runtime.journal.runs import *
     from rlc.runtime.records import *
+    from rlc.runtime.reuse.storage import *
+    from rlc.runtime.reuse.store import *
+    from rlc.runtime.reuse.take import *
     from rlc.runtime.rollouts.credit import *
     from rlc.runtime.rollouts.groups import *
     from rlc.runtime.rollouts.player import *
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from rlc.runtime.rollouts.tokens import TokenPrefix as TokenPrefix
     from rlc.runtime.stages.computation import *
     from rlc.runtime.stages.evaluation import *
-    from rlc.runtime.stages.examples import *
     from rlc.runtime.start import *
     from rlc.runtime.summary import *
     from rlc.runtime.updates.datums import *
@@ -44,12 +46,15 @@ else:
         journal.database: Journal NOTHING RecordedUsage StoredStep
         journal.episodes: EpisodeHead EpisodeIndex EpisodeKey SequenceTokens TOKENS_FILE TokenIndex
             USUAL episode_of
-        journal.folder: RunFolder command is_locked locked made_and_locked new_folder
+        journal.folder: RunFolder command examples_file is_locked locked made_and_locked new_folder
         journal.metrics: COMPARISONS_FILE METRICS_FILE ROLLOUTS_FILE Record TIMELINE_FILE
             evaluation_results failures_by_cause is_number parse_line read_lines read_metrics
             watched_so_far
         journal.runs: GONE NOTHING_LEARNT RunInfo StageInfo is_run judged_after list_runs read_run
             version_of what_differs
+        reuse.storage: Storage StoredItem stored
+        reuse.store: Reuse ReusedStage find_reuse whole_stages
+        reuse.take: begin_with
         records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn Usage read_failures
         rollouts.credit: episode_credit
         rollouts.groups: build_envs play_task
@@ -58,7 +63,6 @@ else:
         rollouts.tokens: Scores TokenPrefix
         stages.computation: CreditedRollout StepComputation TrainBatch trainable_rollouts
         stages.evaluation: task_metrics
-        stages.examples: examples_file
         start: ExpectationError connect_run open_run require_prices
             require_runnable resume resume_run run_plan
         updates.datums: Minibatch TrainingDatum

@@ -24,6 +24,8 @@ from rlc.runtime.loop import StageLoop, made_update, why_nothing_learnt
 from rlc.runtime.players.stage import JobPlayers
 from rlc.runtime.records import RunError, failure_of, read_failures
 from rlc.runtime.remote import RemoteSession
+from rlc.runtime.reuse.store import reused_by
+from rlc.runtime.reuse.take import still_known
 from rlc.runtime.service_guard import ServiceGuard
 from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.evaluation import EvaluationRunner
@@ -90,6 +92,8 @@ class Job:
         for said in provide_keys(self.folder.plan):
             self.observer.warning(said)
         self._note_changed_data()
+        for reused in reused_by(self.folder.plan, self.folder.journal):
+            self.observer.note(f"reused: {reused.text}")
         end: SessionEnd = "errored"
         try:
             if self._remote:
@@ -228,6 +232,7 @@ class Job:
     async def _run_steps(self, stage: Training, done: Sequence[StoredStep]) -> None:
         """Open the weights of a stage and run its steps after those that are done."""
         self._service_guard.begin(stage)
+        still_known(self.folder)  # its code is imported now
         journal, note = self.folder.journal, self.observer.note
         self.observer.waiting(f"opening {stage.model.base}")
         training = await open_weights(self.service, self.folder, stage, note)
@@ -261,6 +266,7 @@ class Job:
             await loop.run(len(done))
         finally:
             await opened.close()
+            still_known(self.folder, names=[stage.name])
         self._over_budget = loop.over_budget
 
     async def _evaluate_at_end(self, stage: Evaluation) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -37,6 +37,8 @@ from rlc.pricing import STATE_PRICES, StageCost, judged_before, stage_costs, unk
 from rlc.runtime.journal.folder import RunFolder, command
 from rlc.runtime.journal.runs import NOTHING_LEARNT
 from rlc.runtime.records import RunError
+from rlc.runtime.reuse.store import find_reuse
+from rlc.runtime.reuse.take import begin_with, still_known
 from rlc.runtime.summary import Observer, Summary
 from rlc.service import ServiceClient, connect_service, require_service, require_states
 
@@ -149,11 +151,12 @@ def run_plan(
     run_dir: str | os.PathLike[str] | None = None,
     base_url: str | None = None,
     observer: Observer | None = None,
+    fresh: bool = False,
 ) -> Summary:
     """Run a plan that has no errors; see :func:`rlc.api.run`."""
     folder = None if run_dir is None else Path(run_dir)
     return _require_success(
-        _run_to_end(lambda: open_run(plan, folder, base_url), base_url, False, observer)
+        _run_to_end(lambda: open_run(plan, folder, base_url, fresh), base_url, False, observer)
     )
 
 
@@ -204,12 +207,47 @@ def _require_success(summary: Summary) -> Summary:
     return summary
 
 
-def open_run(plan: Plan, run_dir: Path | None = None, base_url: str | None = None) -> RunFolder:
-    """Create a run folder. Raise RunError or ServiceError if the plan cannot be run."""
+def open_run(
+    plan: Plan,
+    run_dir: Path | None = None,
+    base_url: str | None = None,
+    fresh: bool = False,
+    roots: Sequence[Path] = (),
+    own: Collection[str] | None = None,
+) -> RunFolder:
+    """Create a run folder, which begins with what other runs have finished, unless it is ``fresh``.
+
+    Args:
+        plan: what to run.
+        run_dir: the folder, which must not exist; ``runs/NAME-TIME`` by default.
+        base_url: a server in place of the hosted service.
+        fresh: whether to take nothing from other runs.
+        roots: folders of runs to take from, beside ``runs``.
+        own: the stages that may be run; None: all. The others have to be there.
+
+    Raises:
+        RunError: the plan cannot be run, or a stage that is not its ``own`` is in no other run.
+        ServiceError: its service cannot be used from here.
+    """
     require_runnable(plan)
     require_service(plan, base_url)
     require_states(plan, base_url)
-    return RunFolder.create(run_dir, plan)
+    reuse = find_reuse(plan, roots, base_url, fresh)
+    for stage in plan.stages:
+        if own is not None and stage.name not in own and not reuse.whole(stage.name):
+            named = ", ".join(f"`{name}`" for name in own)
+            raise RunError(
+                f"{named} needs the weights that `{stage.name}` leaves, and no run has finished "
+                "exactly that stage",
+                "leave --fresh out" if fresh else f"run `{stage.name}` too",
+            )
+    folder = RunFolder.create(run_dir, plan)
+    try:
+        begin_with(folder, reuse)
+    except BaseException:
+        folder.close_failed()
+        raise
+    return folder
 
 
 def resume_run(run_dir: Path, plan: Plan | None = None) -> RunFolder:
@@ -230,6 +268,8 @@ def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> Servi
     """Connect to the service of a run, by default the one it began on, or raise ServiceError."""
     provide_keys(folder.plan)
     begun = folder.journal.meta("server") or ""  # a client that knows its address has a name there
+    if resumed:
+        still_known(folder, base_url)
     base_url = base_url or (begun if "://" in begun else None)
     checkpoints = folder.path / CHECKPOINTS_FOLDER
     if resumed:
@@ -239,6 +279,7 @@ def connect_run(folder: RunFolder, base_url: str | None, resumed: bool) -> Servi
 
         CheckpointStore(checkpoints).delete_all_but(folder.journal.saved_paths())
     metadata = {"rlc_run": folder.path.resolve().name, "rlc_plan": plan_hash(folder.recorded)}
+    metadata |= {"rlc_id": known} if (known := folder.journal.meta("id")) else {}
     return connect_service(folder.plan, checkpoints, base_url, metadata)
 
 

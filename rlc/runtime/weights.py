@@ -56,6 +56,11 @@ def is_due(stage: Training, step: int) -> bool:
     return step == stage.steps or (every is not None and step % every == 0)
 
 
+def is_scored(stage: Training, step: int) -> bool:
+    """Return whether the held-out data of a stage is scored after ``step``."""
+    return step == stage.steps or (stage.every is not None and step % stage.every == 0)
+
+
 def kept_states(
     save: SavePlan, saved: Sequence[int], due: Sequence[int], best: int | None
 ) -> set[int]:
@@ -151,6 +156,8 @@ class CheckpointKeeper:
                 journal.drop_snapshot(name, step)
 
     async def _delete(self, path: str) -> bool:
+        if any(path in taken.foreign for taken in self.journal.taken()):
+            return True  # it stays that of the run which has made it
         try:
             await self.service.delete_checkpoint(path)
         except CheckpointError:
@@ -263,6 +270,11 @@ async def _restore(
     try:
         return await load(checkpoints[newest])
     except CheckpointError as error:
+        if not older and any(one.stage == stage for one in folder.journal.taken()):
+            _forget_taken(folder.journal, stage)
+            raise LostCheckpointError(
+                f"{error} It was another run's: `{stage}` is computed anew"
+            ) from error
         if not older:
             raise RunError(
                 f"{error} It is the only one that `{stage}` has",
@@ -272,6 +284,16 @@ async def _restore(
         raise LostCheckpointError(
             f"{error} Going on from step {older[-1]} of `{stage}`: what came after it is done again"
         ) from error
+
+
+def _forget_taken(journal: Journal, stage: str) -> None:
+    """Drop the states of a stage that another run has made, and of all others that stay that run's,
+    which may go on from it."""
+    for one in journal.taken():
+        states = journal.checkpoints(one.stage)
+        if one.stage == stage or {*states.values()} <= {*one.foreign}:
+            for step in states:
+                journal.drop_checkpoint(one.stage, step)
 
 
 @frozen

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rlc.service.hosted.sdk import *
     from rlc.service.hosted.service import *
     from rlc.service.hosted.sharing import *
+    from rlc.service.hosted.stored import *
     from rlc.service.http import *
     from rlc.service.inference.endpoint import *
     from rlc.service.inference.routes import *
@@ -59,6 +60,7 @@ else:
         hosted.sdk: open_rest
         hosted.sharing: SharedSampler SharedSamplers share_sampler shares_samplers
         hosted.service: find_base offered_models require_reachable
+        hosted.stored: StoredCheckpoint delete_stored stored_checkpoints
         http: RefusedRequest Server TOO_LONG key_checker on_a_thread require_key require_local_host
             serving
         inference.endpoint: Caller Observer Recorder parts_of

@@ -1,7 +1,7 @@
 """The folder of a sweep: its journal, its lock, and the run folders of its trials.
 
-Stages that trials share are run once, and copied with their journal and checkpoints, but not their
-cost: a trial can then be resumed and reported like any other run.
+Stages that trials share are run once, and taken as any run takes what others have finished: a trial
+can then be resumed and reported like any other run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from attrs import asdict, define, evolve, frozen
 
 from rlc.catalog import plan_from_file, plan_to_file
 from rlc.plan import (
-    CHECKPOINTS_FOLDER,
     JOURNAL_FILE,
     PLAN_FILE,
     MeasurePlan,
@@ -32,23 +31,22 @@ from rlc.plan import (
     plan_hash,
 )
 from rlc.runtime import (
-    FAILURES_FILE,
     GONE,
     NOTHING,
-    ROLLOUTS_FILE,
-    TIMELINE_FILE,
-    TOKENS_FILE,
     Journal,
     RecordedUsage,
+    Reuse,
     RunError,
     RunFolder,
     RunInfo,
+    begin_with,
     is_locked,
     is_run,
     list_runs,
     locked,
     made_and_locked,
     read_run,
+    whole_stages,
     window_mean,
 )
 from rlc.sweeps.journal import SWEEP_FILE, SweepJournal, SweepState
@@ -169,14 +167,11 @@ def _spent(run: Path) -> float:
         return journal.spent_usd()
 
 
-def used_in(path: Path, of: str) -> RecordedUsage:
-    """Return what a run has used itself: in a trial, the stages before ``of`` are another run's."""
+def used_in(path: Path) -> RecordedUsage:
+    """Return what a run has used itself, without what it has taken from others."""
     stages = json.loads((path / PLAN_FILE).read_text(encoding="utf-8"))["stages"]
-    names = [stage["name"] for stage in stages]
-    if of in names:
-        names = [s["name"] for s in stages if s["name"] == of or "steps" not in s]
     with closing(Journal(path / JOURNAL_FILE, read_only=True)) as journal:
-        return sum(map(journal.used, names), NOTHING)
+        return sum((journal.used(stage["name"]) for stage in stages), NOTHING)
 
 
 @define(eq=False)
@@ -260,19 +255,17 @@ def shared_part(plan: Plan, of: str) -> Plan | None:
     return evolve(plan, stages=stages, graph=graph, provenance=origins, expectations=())
 
 
-def create(path: Path, plan: Plan, shared: Path | None, names: Sequence[str] = ()) -> None:
-    """Make the run folder of a trial, complete or not at all; its stages ``names`` are done, as in
-    the finished run in ``shared``, if there is one."""
+def create(
+    path: Path, plan: Plan, shared: Path | None, reuse: Reuse, names: Sequence[str] = ()
+) -> None:
+    """Make the run folder of a trial, complete or not at all. It begins with its stages ``names``
+    as in the finished run in ``shared``, if there is one, and with what other runs have done."""
     partial = path.with_name(f".{path.name}.new")
     shutil.rmtree(partial, ignore_errors=True)
+    others = [part for part in reuse.parts if part.stage not in names]
+    own = [] if shared is None else whole_stages(plan, shared, names)
     with closing(RunFolder.create(partial, plan)) as folder:
-        if shared is not None:
-            folder.journal.take(shared / JOURNAL_FILE, names)
-            for name in (ROLLOUTS_FILE, TOKENS_FILE, TIMELINE_FILE, FAILURES_FILE):
-                if (shared / name).exists():
-                    shutil.copyfile(shared / name, partial / name)
-            if not plan.stages[0].model.hosted:  # a service keeps its own checkpoints
-                shutil.copytree(shared / CHECKPOINTS_FOLDER, partial / CHECKPOINTS_FOLDER)
+        begin_with(folder, evolve(reuse, parts=(*own, *others)))
     partial.rename(path)
 
 

@@ -11,7 +11,7 @@ import json
 import threading
 import traceback
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from itertools import islice
@@ -29,10 +29,12 @@ from rlc.runtime import (
     Job,
     Observer,
     RecordedUsage,
+    Reuse,
     RunError,
     RunFolder,
     Summary,
     connect_run,
+    find_reuse,
     is_run,
     read_run,
     require_prices,
@@ -124,6 +126,8 @@ class SweepRun:
     folder: SweepFolder
     base_url: str | None = None
     jobs: int = 1
+    fresh: bool = False
+    roots: tuple[Path, ...] = ()
     observer: SweepObserver = field(factory=SweepObserver)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _records: dict[str, TrialRecord] = field(factory=dict, init=False)  # by the trial's id
@@ -198,7 +202,7 @@ class SweepRun:
             self._decide()
         for path in run_folders(self.folder.path):
             if is_run(path):
-                self._used[path] = used_in(path, plan.of)
+                self._used[path] = used_in(path)
 
     # The queue
 
@@ -352,7 +356,7 @@ class SweepRun:
                 self._measured(trial, plan, step, value)
             if self._is_pruned(trial):
                 return "pruned", "", None
-            watcher = _Watcher(self, folder, trial, own_stages(plan, of))
+            watcher = _Watcher(self, folder, trial)
             summary = job.run(folder, self.base_url, watcher)
             result = value_of(folder.journal, metric, plan, of)
         if summary.state == "finished":
@@ -376,12 +380,14 @@ class SweepRun:
             require_runnable(plan)
             require_service(plan, self.base_url)
             shared = shared_part(plan, self.sweep.plan.of)
-            if shared is None:
-                create(path, plan, None)
-            else:
-                done = self._run_shared(trial, shared, job)
-                create(path, plan, done, [stage.name for stage in shared.stages])
+            names = [] if shared is None else [stage.name for stage in shared.stages]
+            done = None if shared is None else self._run_shared(trial, shared, job)
+            create(path, plan, done, self._reuse(plan), names)
         return RunFolder.resume(path)
+
+    def _reuse(self, plan: Plan) -> Reuse:
+        """Return what other runs, and other trials, have done of a plan."""
+        return find_reuse(plan, self.roots, self.base_url, self.fresh)
 
     def _run_shared(self, trial: Trial, plan: Plan, job: StoppableJob) -> Path:
         """Run shared stages, unless another trial has; return their run folder."""
@@ -390,11 +396,11 @@ class SweepRun:
             lock = self._sharing[path]
         with lock:
             if not is_run(path):
-                create(path, plan, None)
+                create(path, plan, None, self._reuse(plan))
             elif read_run(path).state == "finished":
                 return path
             with closing(RunFolder.resume(path)) as folder:
-                watcher = _Watcher(self, folder, trial, [stage.name for stage in plan.stages])
+                watcher = _Watcher(self, folder, trial)
                 summary = job.run(folder, self.base_url, watcher)
         if summary.state == "interrupted":
             raise JobStoppedError("it was asked to stop")
@@ -404,13 +410,12 @@ class SweepRun:
 
     # What a trial reports
 
-    def stepped(
-        self, trial: Trial, folder: RunFolder, own: Sequence[str], metrics: Mapping[str, Any]
-    ) -> None:
+    def stepped(self, trial: Trial, folder: RunFolder, metrics: Mapping[str, Any]) -> None:
         """Count what a step took, and end the sweep if there is no room for another like it."""
         stage, step, journal = metrics["stage"], metrics["step"], folder.journal
         with self._lock:
-            self._used[folder.path] = sum(map(journal.used, own), NOTHING)
+            stages = [planned.name for planned in folder.plan.stages]
+            self._used[folder.path] = sum(map(journal.used, stages), NOTHING)
             self.observer.spent(self._spent.usd)
             if not self._spent.fits(self.sweep.plan.budget, journal.used(stage, step)):
                 self._end("budget")
@@ -458,11 +463,11 @@ class SweepRun:
 class _Watcher(Observer):
     """Hands on what the run of a trial reports, on its thread."""
 
-    def __init__(self, run: SweepRun, folder: RunFolder, trial: Trial, own: Sequence[str]) -> None:
-        self._run, self._folder, self._trial, self._own = run, folder, trial, own
+    def __init__(self, run: SweepRun, folder: RunFolder, trial: Trial) -> None:
+        self._run, self._folder, self._trial = run, folder, trial
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
-        self._run.stepped(self._trial, self._folder, self._own, metrics)
+        self._run.stepped(self._trial, self._folder, metrics)
 
     def evaluated(self, plan: Evaluation, step: int, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         self.step(step, metrics)

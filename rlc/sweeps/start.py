@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +30,14 @@ def open_sweep(
     path: str | os.PathLike[str] | None = None,
     base_url: str | None = None,
     jobs: int | None = None,
+    fresh: bool = False,
+    roots: Sequence[Path] = (),
 ) -> SweepRun:
     """Make the folder of a new sweep of a recipe, whose own plan is ``base``, if it can be run.
     ``made_from`` are the options of its compilation. ``path`` must not exist; it is by default
     ``runs/RECIPE-SWEEP-TIME``. ``jobs`` trials run at once, by default 4 on a service, 1 on this
-    machine. Raise rlc.Error if a package, a key or a file is missing, or the folder cannot be
-    written."""
+    machine. A ``fresh`` sweep takes nothing from other runs, another also from those in ``roots``.
+    Raise rlc.Error if a package, a key or a file is missing, or the folder cannot be written."""
     if not Path(base.recipe).is_file():
         raise RunError(
             "a sweep goes on from its recipe, and standard input is read once",
@@ -43,8 +45,9 @@ def open_sweep(
         )
     _prepare(base, sweep, base_url)
     options = {**made_from, "name": sweep.plan.name, "base_url": base_url}
+    options |= {"fresh": fresh, "roots": [os.path.abspath(root) for root in roots]}
     folder = SweepFolder.create(None if path is None else Path(path), sweep, base, options)
-    return _run_of(sweep, folder, base, base_url, jobs)
+    return _run_of(sweep, folder, base, base_url, jobs, options)
 
 
 def compiled_again(path: Path) -> tuple[CompileResult, str]:
@@ -103,7 +106,8 @@ def reopen_sweep(
     path: Path, base: Plan, sweep: Sweep, base_url: str | None = None, jobs: int | None = None
 ) -> SweepRun:
     """Open an earlier sweep. Raise RunError if its recipe was changed, budget aside."""
-    base_url = base_url or begun_with(path)[1].get("base_url")
+    begun = begun_with(path)[1]
+    base_url = base_url or begun.get("base_url")
     _prepare(base, sweep, base_url)
     folder = SweepFolder.resume(path)
     try:
@@ -111,7 +115,7 @@ def reopen_sweep(
     except RunError:
         folder.close()
         raise
-    return _run_of(sweep, folder, base, base_url, jobs)
+    return _run_of(sweep, folder, base, base_url, jobs, begun)
 
 
 def _prepare(base: Plan, sweep: Sweep, base_url: str | None) -> None:
@@ -124,11 +128,18 @@ def _prepare(base: Plan, sweep: Sweep, base_url: str | None) -> None:
 
 
 def _run_of(
-    sweep: Sweep, folder: SweepFolder, base: Plan, base_url: str | None, jobs: int | None
+    sweep: Sweep,
+    folder: SweepFolder,
+    base: Plan,
+    base_url: str | None,
+    jobs: int | None,
+    begun: Mapping[str, Any],
 ) -> SweepRun:
     import rlc.service.engine  # noqa: F401 (before anything imports torch)
     from rlc.sweeps.run import SweepRun
 
     # On this machine trials would share its cores, and each is fastest alone.
     here = not any(stage.model.hosted for stage in base.stages)
-    return SweepRun(sweep, folder, base_url, jobs or (1 if here else _AT_ONCE))
+    roots = tuple(map(Path, begun.get("roots", ())))
+    reuses = begun.get("fresh", False), roots
+    return SweepRun(sweep, folder, base_url, jobs or (1 if here else _AT_ONCE), *reuses)

@@ -99,7 +99,7 @@ def test_it_says_what_it_can_do(agent: Agent) -> None:
     tools = agent.tools()
     assert list(tools) == [
         *("check", "explain", "catalog", "plan", "grade", "audit"),
-        *("run", "status", "replay", "report"),
+        *("run", "status", "replay", "gc", "report"),
     ]
     writing = {name for name, tool in tools.items() if not tool.annotations.readOnlyHint}
     assert writing == {"plan", "grade", "audit", "run"}

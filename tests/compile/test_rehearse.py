@@ -9,7 +9,7 @@ from attrs import evolve
 from plan_recipes import EVERYTHING, RECIPE_TEXTS, planned
 
 from rlc.catalog.environments import env_facts
-from rlc.compile.variants import MAX_STEPS, MAX_TOKENS, only, rehearse
+from rlc.compile.variants import MAX_STEPS, MAX_TOKENS, chosen_stages, only, rehearse
 from rlc.errors import Error
 from rlc.plan.codec import plan_from_dict, plan_to_dict
 from rlc.plan.environments import EnvPlan
@@ -92,15 +92,14 @@ def test_a_rehearsal_of_a_rehearsal_is_itself() -> None:
     assert plan_from_dict(plan_to_dict(small)) == small
 
 
-def test_a_stage_alone_is_one_that_needs_no_other() -> None:
+def test_stages_are_chosen_with_those_that_they_need() -> None:
     expected = "expect untrained.pass_at_1 >= 1%\nexpect main.cost.high > $1\n"
     plan = planned(RECIPE_TEXTS["solver_judge"] + expected)
     alone = only(plan, ["untrained"])
     assert [stage.name for stage in alone.stages] == ["untrained"]
     assert alone.graph == build_graph(alone.stages)
     assert [one.quantity.path for one in alone.expectations] == ["untrained.pass_at_1"]
-    assert only(plan, ["main", "heldout"]).stages == plan.stages[1:]
-    with pytest.raises(Error, match="`heldout` needs the weights that `main` leaves"):
-        only(plan, ["heldout"])
+    assert only(plan, ["heldout"]).stages == plan.stages[1:]  # and what it needs
+    assert chosen_stages(plan, [], "main") == ["main", "heldout"]
     with pytest.raises(Error, match="no stage `held`"):
-        only(plan, ["held"])
+        chosen_stages(plan, ["held"])

@@ -14,7 +14,7 @@ import json
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,6 +61,35 @@ class RecordedUsage:
 
 
 NOTHING = RecordedUsage(0.0, 0, 0.0)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+_TAKEN, _SPEND = "taken", "spend/usd"
+
+
+@frozen
+class TakenSteps:
+    """Steps, or evaluations, of a stage that another ``run`` has done, with the steps after which
+    states and snapshots of weights are taken, too. ``usd`` and ``seconds`` are what they took there
+    (None: a price is unknown), ``left_out`` the metrics of the last step that this plan has not,
+    and ``foreign`` the paths of weights that stay the other run's, on a service."""
+
+    stage: str
+    run: str
+    steps: tuple[int, ...]
+    states: tuple[int, ...] = ()
+    snapshots: tuple[int, ...] = ()
+    usd: float | None = 0.0
+    seconds: float = 0.0
+    left_out: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+
+    def until(self, step: int) -> TakenSteps:
+        """Return it without later steps."""
+        return evolve(self, steps=tuple(one for one in self.steps if one <= step))
 
 
 class Journal:
@@ -155,6 +184,12 @@ class Journal:
         """Forget the steps after ``step``, whose weights were not saved."""
         self._db.execute("DELETE FROM steps WHERE stage = ? AND step > ?", (stage, step))
         self._used.pop(stage, None)
+        taken = self.taken()
+        kept = [one.until(step) if one.stage == stage else one for one in taken]
+        if kept != taken:
+            self._set_taken(
+                one for one, was in zip(kept, taken, strict=True) if one.steps or not was.steps
+            )
 
     def add_checkpoint(self, stage: str, step: int, path: str) -> None:
         """Write where the state after a step is saved, and sync the file."""
@@ -167,7 +202,7 @@ class Journal:
 
     def checkpoints(self, stage: str) -> dict[int, str]:
         """Return the path of the state saved after each step, oldest first."""
-        return {step: path for step, (path, _) in saved(self._db, "checkpoints", stage).items()}
+        return {step: path for step, (path, _) in self.weights("checkpoints", stage).items()}
 
     def add_snapshot(self, stage: str, step: int, path: str) -> None:
         self._add_weights("snapshots", stage, step, path)
@@ -177,7 +212,13 @@ class Journal:
 
     def snapshots(self, stage: str) -> dict[int, str]:
         """Return the path of the weights saved for sampling after each step, oldest first."""
-        return {step: path for step, (path, _) in saved(self._db, "snapshots", stage).items()}
+        return {step: path for step, (path, _) in self.weights("snapshots", stage).items()}
+
+    def weights(
+        self, table: Literal["checkpoints", "snapshots"], stage: str
+    ) -> dict[int, tuple[str, float]]:
+        """Return the path of what is saved after each step, and its time, oldest first."""
+        return saved(self._db, table, stage)
 
     def saved_paths(self) -> set[str]:
         """Return the paths of all checkpoints and snapshots of the run."""
@@ -190,20 +231,44 @@ class Journal:
         row = (stage, step, path, time.time())
         self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?)", row)
 
-    def take(self, other: Path, stages: Iterable[str]) -> None:
-        """Copy steps and checkpoints of stages from another journal, all or nothing, not spend."""
+    def take(self, other: Path, taken: Sequence[TakenSteps]) -> None:
+        """Copy steps, with the weights saved after them, from another journal, all or nothing; not
+        what they cost: in each of them the spend of this run is nothing so far."""
         self._db.execute("ATTACH ? AS other", (str(other),))
         try:
             with self._db as db:
                 db.execute("BEGIN")
-                for stage in stages:
-                    for table in ("steps", "sources", "checkpoints", "snapshots"):
-                        db.execute(
-                            f"INSERT INTO {table} SELECT * FROM other.{table} WHERE stage = ?",
-                            (stage,),
-                        )
+                for one in taken:
+                    self._copy(db, one)
+                self._set_taken([*self.taken(), *taken])
         finally:
             self._db.execute("DETACH other")
+            self._used.clear()
+
+    def _set_taken(self, taken: Iterable[TakenSteps]) -> None:
+        self.set_meta(**{_TAKEN: json.dumps([asdict(one) for one in taken])})
+
+    def _copy(self, db: sqlite3.Connection, one: TakenSteps) -> None:
+        def copy(table: str, steps: Iterable[int]) -> None:
+            which = f"INSERT INTO {table} SELECT * FROM other.{table} WHERE stage = ? AND step = ?"
+            db.executemany(which, [(one.stage, step) for step in steps])
+
+        copy("steps", one.steps)
+        copy("checkpoints", one.states)
+        copy("snapshots", one.snapshots)
+        last = max(one.steps, default=0)
+        copy("sources", range(1, last + 1))
+        which = "WHERE stage = ? AND step = ?"
+        for key in one.left_out:
+            edit = f"UPDATE steps SET metrics = json_remove(metrics, ?) {which}"
+            db.execute(edit, (f'$."{key}"', one.stage, last))
+        spent = f"UPDATE steps SET metrics = json_replace(metrics, ?, 0.0) {which}"
+        db.executemany(spent, [(f'$."{_SPEND}"', one.stage, step) for step in one.steps])
+
+    def taken(self) -> list[TakenSteps]:
+        """Return the steps that other runs have done, in the order in which they were taken."""
+        known = json.loads(self.meta(_TAKEN) or "[]")
+        return [TakenSteps(**{k: _as_tuple(v) for k, v in one.items()}) for one in known]
 
     def answer(self, question: str) -> tuple[str, str] | None:
         """Return the text and the stop reason of the reply to a question; None if there is none."""
@@ -224,26 +289,29 @@ class Journal:
     def used(self, stage: str, step: int | None = None) -> RecordedUsage:
         """Return what a stage, or one step of it, has used."""
         if step is not None:
-            return self._sum("stage = ? AND step = ?", stage, step)
+            return self._sum(stage, step)
         if stage not in self._used:
-            self._used[stage] = self._sum("stage = ?", stage)
+            self._used[stage] = self._sum(stage)
         return self._used[stage]
 
     def _add(self, stage: str, more: RecordedUsage) -> None:
         if stage in self._used:
             self._used[stage] += more
 
-    def _sum(self, where: str, *values: str | int) -> RecordedUsage:
+    def _sum(self, stage: str, step: int | None = None) -> RecordedUsage:
+        """Return what a stage, or a step of it, has used; the time of steps that another run has
+        done is not this run's."""
+        where, values = "stage = ?", (stage,) if step is None else (stage, step)
+        where += "" if step is None else " AND step = ?"
         usd, tokens = self._db.execute(
             "SELECT COALESCE(SUM(usd), 0), COALESCE(SUM(prefill + cached + sampled + trained), 0)"
             f" FROM spend WHERE {where}",
             values,
         ).fetchone()
-        (seconds,) = self._db.execute(
-            "SELECT COALESCE(SUM(json_extract(metrics, '$.\"time/total\"')), 0)"
-            f" FROM steps WHERE {where}",
-            values,
-        ).fetchone()
+        time_of = "json_extract(metrics, '$.\"time/total\"')"
+        times = self._db.execute(f"SELECT step, {time_of} FROM steps WHERE {where}", values)
+        taken = {done for one in self.taken() if one.stage == stage for done in one.steps}
+        seconds = sum(took or 0.0 for done, took in times if done not in taken)
         return RecordedUsage(float(usd), int(tokens), float(seconds))
 
     def spent_usd(self) -> float:
@@ -253,6 +321,12 @@ class Journal:
             return 0.0
         row = self._db.execute("SELECT COALESCE(SUM(usd), 0) FROM spend").fetchone()
         return float(row[0])
+
+    def cost_of(self, stage: str, steps: Collection[int]) -> float | None:
+        """Return the dollars that steps of a stage have cost; None if a price is unknown."""
+        rows = self._db.execute("SELECT step, usd FROM spend WHERE stage = ?", (stage,))
+        paid = [usd for step, usd in rows if step in steps]
+        return None if None in paid else float(sum(paid))
 
     def prices_are_known(self) -> bool:
         """Return whether all that was used so far has a price."""

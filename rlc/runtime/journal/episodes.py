@@ -18,7 +18,7 @@ import re
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -127,13 +127,21 @@ def keep_blocks(folder: Path, steps: set[tuple[str, int]]) -> None:
     if not path.exists():
         return
     fresh = path.with_suffix(".tmp")
-    with path.open("rb") as file, fresh.open("wb") as kept:
+    fresh.unlink(missing_ok=True)
+    append_blocks(path, fresh, steps)
+    fresh.replace(path)
+
+
+def append_blocks(source: Path, target: Path, steps: Container[tuple[str, int]]) -> None:
+    """Append the blocks of steps in a file, if there is one, to another file."""
+    if not source.is_file():
+        return
+    with source.open("rb") as file, target.open("ab") as kept:
         for block in _blocks(file, 0):
             file.seek(block.start)
             content = file.read(block.end - block.start)
             if (block.stage, block.step) in steps and block.fits(content):
                 kept.write(content)
-    fresh.replace(path)
 
 
 @frozen

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import secrets
 import shlex
 import shutil
 import time
@@ -20,9 +21,11 @@ from rlc.catalog import located_files, paths_in, plan_from_file, plan_to_file
 from rlc.plan import (
     JOURNAL_FILE,
     PLAN_FILE,
+    AnyData,
     Plan,
     PlanFormatError,
     PlayersPlan,
+    StagePlan,
     difference_lines,
     is_there,
     is_training,
@@ -49,6 +52,22 @@ def command(verb: str, run: Path) -> str:
     """Return a command about a run as a shell takes it, whatever its folder is called."""
     name = str(run)
     return f"rlc {verb} {shlex.quote(f'./{name}' if name.startswith('-') else name)}"
+
+
+def part_of(stage: StagePlan, data: AnyData) -> str:
+    """Return the end of the names of files and streams for a stage's data."""
+    return "-heldout" if data is stage.heldout else ""
+
+
+def examples_file(stage: StagePlan, data: AnyData) -> str:
+    """Return the name of the file in the run folder with the records of a stage's data."""
+    return f"examples-{stage.name}{part_of(stage, data)}.jsonl"
+
+
+def episodes_file(whose: str) -> str:
+    """Return the name of the file in the run folder with the episodes that are played for data of a
+    stage, by the stage's name and what :func:`part_of` returns."""
+    return f"episodes-{whose}.jsonl"
 
 
 def new_folder(root: Path, recipe: str) -> Path:
@@ -169,6 +188,7 @@ class RunFolder:
             _write_plan(where, plan)
             folder = cls(where, plan, journal, opened.pop_all(), new=True)
         folder.journal.set_meta(
+            id=secrets.token_hex(8),
             plan_hash=plan_hash(plan),
             plan=json.dumps(plan_to_file(plan, folder.path), ensure_ascii=False),
             recipe=os.path.abspath(plan.recipe),

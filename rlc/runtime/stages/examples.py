@@ -13,13 +13,14 @@ from rlc.catalog import LIKELIHOOD
 from rlc.plan import AnyData, Demonstrations, PreferredPairs, Samples, StagePlan, Training, is_read
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.graph import Inputs, NodeContext, StepFunction
-from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.folder import RunFolder, examples_file
 from rlc.runtime.records import RunError
 from rlc.runtime.rollouts.tokens import Scores, TokenSequence
 from rlc.runtime.stages.base import Setup
 from rlc.runtime.stages.file_examples import file_examples
-from rlc.runtime.stages.samples import demonstrations, part_of, preferred, samples
+from rlc.runtime.stages.samples import demonstrations, preferred, samples
 from rlc.runtime.updates.datums import TrainingDatum, shifted
+from rlc.runtime.weights import is_scored
 
 if TYPE_CHECKING:
     from tinker import types
@@ -90,16 +91,6 @@ MAKERS: Mapping[
 ] = {Demonstrations: demonstrations, Samples: samples, PreferredPairs: preferred}
 
 
-def examples_file(stage: StagePlan, data: AnyData) -> str:
-    """Return the name of the file in the run folder with the records of a stage's data."""
-    return f"examples-{stage.name}{part_of(stage, data)}.jsonl"
-
-
-def is_due(stage: Training, step: int) -> bool:
-    """Return whether the held-out data of a stage is scored after a step."""
-    return step == stage.steps or (stage.every is not None and step % stage.every == 0)
-
-
 _AT_ONCE = 128  # sequences of a forward pass
 
 
@@ -113,7 +104,7 @@ async def heldout_node(setup: Setup, stage: Training) -> dict[str, StepFunction]
 
     async def score(node: NodeContext, _inputs: Inputs) -> dict[str, float]:
         """Return the mean loss of a token, if it is due after the step."""
-        if not is_due(stage, node.step):
+        if not is_scored(stage, node.step):
             return {}
         if not wired:
             wired.extend(await in_thread(lambda: [one.to_tinker(LIKELIHOOD) for one in datums]))

@@ -31,7 +31,6 @@ from rlc.runtime.stages.examples import (
     Example,
     example_records,
     heldout_node,
-    is_due,
     load_examples,
 )
 from rlc.runtime.stages.file_examples import CHOSEN, REJECTED
@@ -47,6 +46,7 @@ from rlc.runtime.updates.preferences import (
     pairs,
 )
 from rlc.runtime.updates.scorers import LogprobScorers, ReferenceReplies, teacher_mass
+from rlc.runtime.weights import is_scored
 
 _SHOWN = 400  # tokens of a prompt and of a reply, as a sample
 
@@ -204,7 +204,7 @@ class PreferenceStage(Stage[ReferenceReplies]):
 
     async def compare_heldout(self, node: NodeContext, inputs: Inputs) -> dict[str, float]:
         """Compare the held-out preferences, if that is due after the step."""
-        if not is_due(self.plan, node.step):
+        if not is_scored(self.plan, node.step):
             return {}
         reference: list[FloatArray] | None = None
         policy = asyncio.ensure_future(self._logprobs(node.step, self.heldout))

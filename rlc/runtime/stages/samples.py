@@ -21,7 +21,6 @@ from rlc.chat import AS_PLAYED, ViewChange, chunks_of, encoded_reply
 from rlc.data import ChoiceFunction, PlayedEpisode
 from rlc.envs import AsyncEpisode, Oracle, PlayableEnv, all_of, find_oracle
 from rlc.plan import (
-    AnyData,
     BudgetPlan,
     Demonstrations,
     EnvPlan,
@@ -30,12 +29,11 @@ from rlc.plan import (
     RolloutsPlan,
     Samples,
     SamplingPlan,
-    StagePlan,
     Training,
 )
 from rlc.runtime.concurrency import in_thread
 from rlc.runtime.journal.database import NOTHING, PROBES, Meter, RecordedUsage
-from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.folder import RunFolder, episodes_file, part_of
 from rlc.runtime.records import Rollout, RunError, Turn
 from rlc.runtime.rollouts.credit import credited, shaped_in_group
 from rlc.runtime.rollouts.groups import build_envs, play_task
@@ -123,7 +121,7 @@ class EpisodeSampler:
 
     @property
     def file(self) -> str:
-        return f"episodes-{self.stage}.jsonl"
+        return episodes_file(self.stage)
 
     def __attrs_post_init__(self) -> None:
         if (self.folder.path / self.file).exists():
@@ -424,11 +422,6 @@ async def preferred(setup: Setup, stage: Training, data: PreferredPairs) -> list
     if ties := tasks - len(pairs):
         setup.observer.note(f"{whose}: {ties:,} of {tasks:,} tasks are left out, most as ties")
     return [_record(better, worse, tokenizer) for better, worse in pairs]
-
-
-def part_of(stage: StagePlan, data: AnyData) -> str:
-    """Return the end of the names of files and streams for a stage's data."""
-    return "-heldout" if data is stage.heldout else ""
 
 
 def best_and_worst(group: Sequence[KeptEpisode]) -> Sequence[KeptEpisode]:

@@ -326,7 +326,7 @@ def offered_models(endpoint: Endpoint) -> Sequence[types.SupportedModel]:
         answer = capabilities(open_rest(endpoint), once=True).result()
         return _ours(answer.supported_models, endpoint)
 
-    return _answer(ask, endpoint, "listed its models", "try again later")
+    return answer_of(ask, endpoint, "listed its models", "try again later")
 
 
 def find_base(path: str, base_url: str | None, service: str) -> tuple[str, str | None]:
@@ -345,20 +345,20 @@ def find_base(path: str, base_url: str | None, service: str) -> tuple[str, str |
         # Where the cookbook and rlc note it in the metadata of a run.
         return base, (run.user_metadata or {}).get("renderer_name")
 
-    return _answer(ask, endpoint, "answered")
+    return answer_of(ask, endpoint, "answered")
 
 
 def state_info(path: str, endpoint: Endpoint) -> types.WeightsInfoResponse:
     """Return what a server says of a state; blocks. Raise ServiceError if it does not know it, or
     does not answer."""
-    return _answer(
+    return answer_of(
         lambda: open_rest(endpoint).get_weights_info_by_tinker_path(path).result(),
         endpoint,
         "answered",
     )
 
 
-def _answer(ask: Callable[[], _T], endpoint: Endpoint, what: str, hint: str | None = None) -> _T:
+def answer_of(ask: Callable[[], _T], endpoint: Endpoint, what: str, hint: str | None = None) -> _T:
     """Return the answer of a server. Raise ServiceLostError if it takes longer than a minute."""
     try:
         return start_thread(ask).result(_ANSWER_SECONDS)

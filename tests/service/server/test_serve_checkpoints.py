@@ -16,6 +16,7 @@ from serving_support import BASE, KEY, policy_data, prompt, sampling, weights
 from tinker import types
 
 from rlc.service.engine import checkpoints
+from rlc.service.hosted.stored import delete_stored, stored_checkpoints
 
 HOUR = 3600
 
@@ -155,3 +156,20 @@ def test_checkpoints_outlive_the_server(tmp_path: Path) -> None:
         run = tinker.RestClient(base_url=url, api_key=KEY).get_training_run(client.model_id)
         assert run.result().user_metadata == {"who": "me"}
     assert [s.tokens for s in found.sequences] == [s.tokens for s in expected.sequences]
+
+
+def test_what_is_stored_is_listed_and_deleted_by_its_path(
+    server: Running, sdk: tinker.ServiceClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    client = trained(sdk)
+    about = {"rlc_run": "main", "rlc_id": "12ab"}
+    path = client.save_state("kept", ttl_seconds=2 * HOUR, user_metadata=about).result().path
+    found = {one.path: one for one in stored_checkpoints("tinker", server.url)}
+    one = found[path]
+    assert dict(one.metadata) == about
+    assert one.size
+    assert one.expires is not None
+    assert 2 * HOUR - 60 < one.expires - time.time() <= 2 * HOUR
+    delete_stored(path, "tinker", server.url)
+    assert path not in {one.path for one in stored_checkpoints("tinker", server.url)}

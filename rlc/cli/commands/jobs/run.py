@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe_of
+from rlc.cli.options import add_base_url, add_plan_options, add_reuse, changes_plan, recipe_of
 from rlc.cli.output import (
     UsageError,
     announced,
@@ -37,6 +37,8 @@ examples:
   rlc run recipes/quickstart.rl --set main.steps=10 --seed 2
   rlc run recipes/sudoku.rl --rehearse
   rlc run recipes/solver_judge.rl --only untrained    one stage of several
+  rlc run recipes/two_stages.rl --from hard           on what an earlier run has left
+  rlc run recipes/quickstart.rl --fresh               with nothing of earlier runs
   rlc run --resume runs/quickstart-20261121-093000
 
 exit status: 0 finished or stopped at the budget, 1 failed or nothing learnt, 2 usage,
@@ -49,8 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("recipe", nargs="?", help="the recipe (.rl), or a saved plan (.json)")
     add_plan_options(parser)
-    text = "run this stage and no other; may be repeated"
+    text = "run this stage and no other; what it goes on from is taken from an earlier run; may be "
+    text += "repeated"
     parser.add_argument("--only", metavar="STAGE", action="append", default=[], help=text)
+    text = "run this stage and those after it; those before it are taken from an earlier run"
+    parser.add_argument("--from", dest="first", metavar="STAGE", help=text)
+    add_reuse(parser)
     parser.add_argument("--run-dir", type=Path, help="folder of the run (default runs/NAME-TIME)")
     parser.add_argument("--resume", metavar="RUN", type=Path, help="go on with the run in a folder")
     text = "a name for the run, to find it by (`rlc runs --tag NAME`); may be repeated"
@@ -89,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     folder = None
     try:
-        plan = _plan(args) if args.recipe else None
+        plan, own = _plan(args) if args.recipe else (None, None)
         if plan is None and args.recipe:
             return 1
         with announced("opening the run", args.quiet):
@@ -99,7 +105,8 @@ def run(args: argparse.Namespace) -> int:
                 folder = resume_run(args.resume, plan)
             else:
                 assert plan is not None
-                folder = open_run(plan, args.run_dir, args.base_url)
+                given = args.run_dir, args.base_url, args.fresh, args.reuse_from
+                folder = open_run(plan, *given, own=own)
         folder.add_tags(args.tags)
         if args.tokens is not None:
             folder.keep_tokens(None if args.tokens == "all" else int(args.tokens))
@@ -142,30 +149,38 @@ def _check_usage(args: argparse.Namespace) -> None:
         if is_sweep(args.resume):
             again = f"`rlc sweep --resume {args.resume}` goes on with it"
             raise UsageError(f"{args.resume} is a sweep: {again}")
-        if args.run_dir or ((args.only or changes_plan(args)) and not args.recipe):
+        chosen = args.only or args.first or changes_plan(args)
+        if args.run_dir or args.fresh or args.reuse_from or (chosen and not args.recipe):
             alone = "give --resume alone (or with --base-url, --players, --quiet, --tag, --tokens)"
             raise UsageError(f"a resumed run keeps its plan: {alone}")
+    elif args.only and args.first:
+        raise UsageError("--only names stages, --from the first of all that are run: give one")
     elif not args.recipe:
         raise UsageError("give a recipe, or --resume with the folder of a run")
     elif args.recipe.endswith(".json") and changes_plan(args):
         raise UsageError("a saved plan is run as it is: give its recipe, to decide something else")
 
 
-def _plan(args: argparse.Namespace) -> Plan | None:
-    """Return the plan of the recipe, or the saved one; None if it has errors, which are printed."""
+def _plan(args: argparse.Namespace) -> tuple[Plan | None, list[str] | None]:
+    """Return the plan of the recipe, or the saved one, and which of its stages may be run, None for
+    all; no plan if it has errors, which are printed."""
     from rlc.api import is_saved_plan, load_plan
-    from rlc.compile import only
+    from rlc.compile import chosen_stages, only
 
     if is_saved_plan(args.recipe):
-        plan = load_plan(args.recipe)
-        return only(plan, args.only) if args.only else plan
-    with announced(f"reading {args.recipe}", args.quiet):
-        compiled = recipe_of(args).compile()
-    if not (args.quiet and compiled.plan):
-        print_findings(compiled.diagnostics)
-        print_audit(compiled.plan)
-    print_left_out(compiled.plan)
-    return only(compiled.plan, args.only) if args.only and compiled.plan else compiled.plan
+        plan: Plan | None = load_plan(args.recipe)
+    else:
+        with announced(f"reading {args.recipe}", args.quiet):
+            compiled = recipe_of(args).compile()
+        plan = compiled.plan
+        if not (args.quiet and plan):
+            print_findings(compiled.diagnostics)
+            print_audit(plan)
+        print_left_out(plan)
+    if plan is None or not (args.only or args.first):
+        return plan, None
+    own = chosen_stages(plan, args.only, args.first)
+    return only(plan, own), own
 
 
 def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:

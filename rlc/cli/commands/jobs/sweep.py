@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe_of
+from rlc.cli.options import add_base_url, add_plan_options, add_reuse, changes_plan, recipe_of
 from rlc.cli.output import UsageError, print_findings, print_left_out, redraws
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-dir", type=Path, help=text)
     text = "go on with the sweep in a folder"
     parser.add_argument("--resume", metavar="SWEEP", type=Path, help=text)
+    add_reuse(parser)
     add_base_url(parser)
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
     text = "end with status 3 unless every claim of the sweep holds"
@@ -58,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.jobs is not None and args.jobs < 1:
         raise UsageError("--jobs is at least 1")
-    if args.resume and (args.recipe or args.run_dir or args.dry_run or changes_plan(args)):
+    decides = args.recipe or args.run_dir or args.dry_run or args.fresh or args.reuse_from
+    if args.resume and (decides or changes_plan(args)):
         alone = "give --resume alone (or with --jobs, --base-url, --quiet)"
         raise UsageError(f"a sweep is gone on with as it was begun: {alone}")
     if not args.resume and not args.recipe:
@@ -83,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
         made = reopen_sweep(args.resume, compiled.plan, sweep, args.base_url, args.jobs)
     else:
         options = recipe_of(args).options()
-        made = open_sweep(compiled.plan, sweep, options, args.run_dir, args.base_url, args.jobs)
+        where = args.run_dir, args.base_url, args.jobs
+        made = open_sweep(compiled.plan, sweep, options, *where, args.fresh, args.reuse_from)
     return _run(made, args)
 
 

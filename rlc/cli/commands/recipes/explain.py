@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from rlc.cli.options import add_plan_options, changes_plan, recipe_of
+from rlc.cli.options import add_plan_options, add_reuse, changes_plan, recipe_of
 from rlc.cli.output import UsageError, has_color, print_audit
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "show what it costs on each service that can run it, and why the others cannot"
     parser.add_argument("--compare", action="store_true", help=text)
     parser.add_argument("--out", metavar="PLAN", help="also write the plan, for `rlc run PLAN`")
+    add_reuse(parser, runs=False)
     text = "also predict how long a step takes, from how long its nodes do: sampling=30s, "
     text += "training=5s, or any node of the graph; or as the run in a folder has measured"
     metavar = "NODE=SECONDS,…|RUN"
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.api import is_saved_plan
+    from rlc.api import is_saved_plan, reused
 
     if is_code(args.recipe):
         given = args.full, args.json, args.graph, args.out, args.latency, args.compare
@@ -78,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
     if args.out and args.recipe == "-":
         raise UsageError("a plan is saved with the name of its recipe: give a file")
     explanation = _explanation(args, saved)
+    if args.reuse_from:
+        explanation = evolve(explanation, reused=reused(explanation.plan, args.reuse_from))
     if args.out and explanation.plan is not None:
         from rlc.compile import PlanFileError
 

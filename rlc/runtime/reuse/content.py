@@ -1,0 +1,277 @@
+"""Digests of what decides a result beside the plan: files, folders, Python code, packages, machine.
+
+Code is known by its syntax tree, so that a comment or another layout changes nothing, together with
+the modules that it imports, as far as these are files of the user's own, the files and variables of
+the environment that it names, and the versions of the packages that it imports. What is computed
+while it runs (a name that is put together, a server, the time) nobody sees in a text.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cache, lru_cache
+from hashlib import blake2b
+from importlib import metadata, util
+from pathlib import Path
+
+from attrs import define, field, frozen
+
+import rlc
+from rlc.catalog.packages import name_of
+from rlc.errors import Error
+from rlc.plan import CHECKPOINTS_FOLDER, JOURNAL_FILE
+
+MOST_FILES = 2_000  # of a folder that code names
+_LARGE, _BLOCK = 2**26, 2**20  # of a larger file only every so many bytes are read
+_LONGEST = 200  # characters of a text of code that may be a path
+# What makes code run that no import shows: then all modules beside it are taken to be used.
+_RUNS_MORE = {
+    *("import_module", "__import__", "exec", "eval", "run_path", "run_module"),
+    *("spec_from_file_location", "system", "popen", "Popen", "subprocess"),
+}
+_READS_VARIABLES = {"environ", "getenv"}
+# The rooms, and modules beside them, whose code takes part in what a stage computes.
+_ROOMS = ("algo", "catalog", "chat", "data", "envs", "plan", "pricing", "runtime", "service")
+_UNRELATED = ("service/server", "service/conform", "runtime/reuse", "catalog/data")
+
+
+class UnknownContentError(Error):
+    """Something decides a result, and what is in it cannot be known."""
+
+
+def digest_of(parts: Iterable[str | bytes]) -> str:
+    """Return the digest of a sequence of texts."""
+    whole = blake2b(digest_size=20)
+    for part in parts:
+        content = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
+        whole.update(len(content).to_bytes(8, "big") + content)
+    return whole.hexdigest()
+
+
+def file_digest(path: str | Path) -> str:
+    """Return the digest of a file's bytes. Raise UnknownContentError if it cannot be read."""
+    try:
+        found = os.stat(path)
+        state = found.st_size, found.st_mtime_ns, found.st_ino
+        return (_read_digest if found.st_size <= _LARGE else _large_digest)(str(path), *state)
+    except OSError as error:
+        raise UnknownContentError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+@lru_cache(4096)
+def _read_digest(path: str, *_state: int) -> str:
+    whole = blake2b(digest_size=20)
+    with open(path, "rb") as opened:
+        while block := opened.read(2**20):
+            whole.update(block)
+    return whole.hexdigest()
+
+
+@lru_cache(256)
+def _large_digest(path: str, size: int, changed: int, _: int) -> str:
+    """Return what a large file, such as the weights of a model, is known by: its size, when it was
+    changed, and a block of every part of it."""
+    whole = blake2b(f"{size} {changed}".encode(), digest_size=20)
+    with open(path, "rb") as opened:
+        for start in range(0, size, _LARGE // 4):
+            opened.seek(start)
+            whole.update(opened.read(_BLOCK))
+    return whole.hexdigest()
+
+
+def folder_digest(path: Path) -> str:
+    """Return the digest of all files below a folder, hidden ones aside. Raise UnknownContentError
+    if it has more than :data:`MOST_FILES`."""
+    files = list[Path]()
+    for folder, inside, names in os.walk(path):
+        inside[:] = sorted(n for n in inside if not n.startswith(".") and n != "__pycache__")
+        files += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
+        if len(files) > MOST_FILES:
+            raise UnknownContentError(f"{path} has more than {MOST_FILES:,} files")
+    pairs = ((str(one.relative_to(path)), file_digest(one)) for one in files)
+    return digest_of(part for pair in pairs for part in pair)
+
+
+@cache
+def rlc_digest() -> str:
+    """Return the digest of the part of rlc that computes results, whatever its version says."""
+    home = Path(rlc.__file__).parent
+    left_out = tuple(str(home / name) for name in _UNRELATED)
+    found = [*home.glob("*.py"), *(home / "service" / "tiny").rglob("*")]
+    for room in _ROOMS:
+        found += [*(home / room).rglob("*.py"), *(home / room).rglob("*.rl")]
+    files = sorted(one for one in set(found) if one.is_file() and not str(one).startswith(left_out))
+    files = [one for one in files if one.name not in ("version.py", "api.py")]
+    return digest_of(p for one in files for p in (str(one.relative_to(home)), one.read_bytes()))
+
+
+@lru_cache(256)
+def package_version(name: str) -> str:
+    """Return the version of a package, by the name of its distribution or of its module; empty if
+    it is not installed."""
+    with suppress(metadata.PackageNotFoundError):
+        return f"{name_of(name)} {metadata.version(name_of(name))}"
+    return " ".join(f"{one} {metadata.version(one)}" for one in _distributions().get(name, ()))
+
+
+@cache
+def _distributions() -> dict[str, list[str]]:
+    return {name: sorted(set(by)) for name, by in metadata.packages_distributions().items()}
+
+
+@cache
+def machine() -> tuple[str, ...]:
+    """Return what numbers of the embedded engine depend on beside its code: processor, device,
+    threads, and the type of numbers."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(errors="replace").splitlines() if info.is_file() else []
+    cores = next((line.partition(":")[2].strip() for line in lines if "model name" in line), "")
+    shown, cards = os.environ.get("CUDA_VISIBLE_DEVICES"), Path("/proc/driver/nvidia/gpus")
+    names = [line for one in sorted(cards.glob("*/information")) for line in _model_lines(one)]
+    device = names if shown not in ("", "-1") else []
+    threads = os.environ.get("OMP_NUM_THREADS") or str(min(len(os.sched_getaffinity(0)), 8))
+    dtype = os.environ.get("RLC_DTYPE", "")
+    return (os.uname().machine, cores, *device, shown or "", threads, dtype)
+
+
+def _model_lines(information: Path) -> list[str]:
+    lines = information.read_text(errors="replace").splitlines()
+    return [line for line in lines if line.startswith("Model")]
+
+
+def code_digest(file: str | Path, beside: Iterable[Path]) -> str:
+    """Return the digest of a Python file and of what it uses; ``beside`` are the folders in which
+    modules and files are looked for after its own. Raise UnknownContentError if any of it cannot be
+    read."""
+    walk = _CodeWalk(tuple(dict.fromkeys(folder.resolve() for folder in beside)))
+    walk.add("", Path(file))
+    while walk.waiting:
+        walk.read(*walk.waiting.pop())
+    return digest_of(part for pair in sorted(walk.found) for part in pair)
+
+
+def named_files(texts: Iterable[str], folders: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    """Yield the files and folders among ``texts``, each with the digest of its content. A folder
+    with runs in it, or one that holds the ``folders``, is no data of anybody's."""
+    homes = [folder.resolve() for folder in folders]
+    for text in sorted(set(texts)):
+        if not 0 < len(text) <= _LONGEST or "\n" in text or "\0" in text or not text.strip("./\\ "):
+            continue
+        for home in homes:
+            place = home / os.path.expanduser(text)  # `os` has no errors for what cannot be a path
+            if os.path.isfile(place) and place.suffix != ".py":
+                yield text, file_digest(place)
+            elif os.path.isdir(place) and not _is_around(place.resolve(), homes):
+                yield text, folder_digest(place)
+
+
+def _is_around(folder: Path, homes: Iterable[Path]) -> bool:
+    """Return whether a folder holds one of ``homes``, or runs, which nobody's code reads."""
+    runs = any(folder.glob(f"*/{JOURNAL_FILE}")) or (folder / JOURNAL_FILE).is_file()
+    return runs or folder.name == CHECKPOINTS_FOLDER or any(h.is_relative_to(folder) for h in homes)
+
+
+@frozen
+class _CodeFacts:
+    """What the text of a file of Python says: the digest of its syntax tree, the modules that it
+    imports (with the dots of a relative name), its texts, and all names in it."""
+
+    digest: str
+    imports: tuple[tuple[int, str, tuple[str, ...]], ...]
+    texts: frozenset[str]
+    names: frozenset[str]
+
+
+@lru_cache(1024)
+def _facts(file: str, *_state: int) -> _CodeFacts:
+    tree = ast.parse(Path(file).read_bytes(), file)
+    imports, texts, names = list[tuple[int, str, tuple[str, ...]]](), set[str](), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports += [(0, alias.name, ()) for alias in node.names]
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported = tuple(alias.name for alias in node.names)
+            imports.append((node.level, node.module or "", imported))
+            names |= {*imported}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.add(node.value)
+        elif isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            names.add(node.attr)
+    digest = digest_of([ast.dump(tree)])
+    return _CodeFacts(digest, tuple(imports), frozenset(texts), frozenset(names))
+
+
+@define
+class _CodeWalk:
+    """Collects what a file of Python uses, from file to file."""
+
+    beside: tuple[Path, ...]
+    found: set[tuple[str, str]] = field(factory=set)
+    waiting: list[tuple[str, Path]] = field(factory=list)
+    _seen: set[Path] = field(factory=set)
+
+    def add(self, name: str, file: Path) -> None:
+        real = file.resolve()
+        if real not in self._seen:
+            self._seen.add(real)
+            self.waiting.append((name, real))
+
+    def read(self, name: str, file: Path) -> None:
+        try:
+            state = file.stat()
+            facts = _facts(str(file), state.st_size, state.st_mtime_ns, state.st_ino)
+        except (OSError, SyntaxError, ValueError, RecursionError) as error:
+            raise UnknownContentError(f"{file} cannot be read: {error}") from error
+        folders = (file.parent, *self.beside)
+        self.found.add((f"module {name}", facts.digest))
+        for level, module, imported in facts.imports:
+            homes = (file.parents[level - 1],) if level else folders
+            named = [".".join(filter(None, (module, one))) for one in imported]
+            own = [self._local(one, homes) for one in filter(None, (module, *named))]
+            if not level and not any(own):
+                self._installed(module, named)
+        for text, digest in named_files(facts.texts, folders):
+            self.found.add((f"file {text}", digest))
+        if facts.names & _READS_VARIABLES:
+            known = facts.texts & os.environ.keys()
+            self.found |= {(f"variable {one}", os.environ[one]) for one in known}
+        if facts.names & _RUNS_MORE:
+            for other in sorted(file.parent.glob("*.py")):
+                self.add(f"{name}/{other.stem}", other)
+
+    def _installed(self, name: str, named: Iterable[str]) -> None:
+        """Note the version of a package, or follow it if it is a folder of the user's own that is
+        found by PYTHONPATH, or installed to be edited."""
+        top = name.partition(".")[0]
+        if top in sys.stdlib_module_names or top == "rlc":
+            return
+        try:
+            spec = util.find_spec(top)
+        except (ImportError, ValueError):
+            spec = None
+        inside = [] if spec is None else [*(spec.submodule_search_locations or ())]
+        place = Path(inside[0] if inside else (spec and spec.origin) or "")
+        if not place.name or {"site-packages", "dist-packages"} & {*place.parts}:
+            self.found.add((f"package {top}", package_version(top)))
+            return
+        for one in (name, *named):
+            self._local(one, (place.parent,))
+
+    def _local(self, name: str, folders: Iterable[Path]) -> bool:
+        """Follow a module, with its packages, and return whether it is in one of the folders."""
+        parts = name.split(".")
+        for folder in folders:
+            places = [folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
+            files = [file for p in places for file in (p.with_suffix(".py"), p / "__init__.py")]
+            if there := [file for file in files if os.path.isfile(file)]:
+                for file in there:
+                    self.add(str(file.relative_to(folder)), file)
+                return True
+        return False
