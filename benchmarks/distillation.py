@@ -17,13 +17,14 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import tinker
 from side_by_side import compare, peer_command, rlc_command, serving, take_turns
 
 WANTED = 0.95
 GROUPS, MEMBERS = 16, 4
-LATENCIES: dict[str, object] = {
+LATENCIES: dict[str, Any] = {
     "sample": "lognormal:0.5,0.7",
     "score": "lognormal:0.3,0.7",
     "gradient": 0.8,

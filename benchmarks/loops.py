@@ -16,12 +16,13 @@ import json
 import tempfile
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from side_by_side import compare, peer_command, rlc_command, serving, take_turns
 
 GROUPS, MEMBERS, PARTS, STALENESS = 8, 8, 4, 2
 GRADIENT, UPDATE, SNAPSHOT = 0.8, 0.1, 0.1
-LATENCIES: dict[str, object] = {
+LATENCIES: dict[str, Any] = {
     "sample": "lognormal:0.5,0.7",
     "gradient": GRADIENT,
     "update": UPDATE,

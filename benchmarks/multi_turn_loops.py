@@ -23,11 +23,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from side_by_side import Command, compare, peer_command, rlc_command, serving, take_turns
 
 GROUPS, MEMBERS = 8, 8
-LATENCIES: dict[str, object] = {
+LATENCIES: dict[str, Any] = {
     "sample": "lognormal:0.5,0.7",
     "gradient": 0.1,
     "token": 0.0004,

@@ -15,11 +15,12 @@ import argparse
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from side_by_side import compare, peer_command, rlc_command, serving, take_turns
 
 WANTED = 0.95
-LATENCIES: dict[str, object] = {
+LATENCIES: dict[str, Any] = {
     "score": "lognormal:0.3,0.7",
     "forward": 0.4,
     "gradient": 0.8,

@@ -131,7 +131,7 @@ def spent_by(pid: int, main: str) -> dict[str, float]:
         name, _, rest = (folder / "stat").read_text().partition(") ")
         ticks = rest.split()[11:13]
         threads[int(folder.name)] = name.partition("(")[2], sum(map(int, ticks)) / TICKS
-    found = Counter({main: threads.pop(pid)[1]})
+    found: dict[str, float] = {main: threads.pop(pid)[1]}
     transport = {tid for tid, (name, _) in threads.items() if not name.startswith("python")}
     found["transport"] = sum(threads.pop(tid)[1] for tid in transport)
     others = sorted((spent for _, spent in threads.values()), reverse=True)

@@ -73,8 +73,6 @@ def _found_by_audits(
     from rlc.catalog import audited  # few recipes expect this, and it reads their code
 
     envs = {env.name: env for stage in stages for env in stage.environments}
-    from rlc.catalog import audited  # which looks at files
-
     found = [*audited(envs.values(), recipe).values()]
     return None if None in found else float(sum(filter(None, found)))
 

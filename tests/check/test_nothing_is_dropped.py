@@ -259,7 +259,7 @@ def assert_both_matter(first: str, second: str) -> None:
         sweeps = [[sweep.plan for sweep in side.sweeps] for side in (one, two)]
         # No hash depends on prices, nor on players.
         aside = [
-            [(s.model.price, children_of(s).get("players")) for s in plan.stages]
+            [(s.model.price, (children_of(s) or {}).get("players")) for s in plan.stages]
             for plan in (one.plan, two.plan)
         ]
         differ = sweeps[0] != sweeps[1] or aside[0] != aside[1]

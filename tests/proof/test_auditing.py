@@ -145,7 +145,9 @@ def test_countdown_is_tried_with_an_expression_that_is_worked_out(
 def test_weak_scorers_of_gem_are_found(
     env: str, found: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = f'env sums = gem("{env}", size = 20) |> chat(instruction = "Put it in \\\\boxed{{}}.")\n'
+    asked = (
+        f'env sums = gem("{env}", size = 20) |> chat(instruction = "Put it in \\\\boxed{{}}.")\n'
+    )
     assert set(codes(asked, tmp_path, monkeypatch)) == found
 
 

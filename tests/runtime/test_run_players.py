@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def test_what_is_cancelled_is_cancelled_at_the_players(
     threads: ThreadStarter, tmp_path: Path
 ) -> None:
     class Interrupted(Observer):
-        def played(self, members: list[Rollout]) -> None:
+        def played(self, members: Sequence[Rollout]) -> None:
             raise asyncio.CancelledError  # as Ctrl-C, pressed twice
 
     with pytest.raises(asyncio.CancelledError):

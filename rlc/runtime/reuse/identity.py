@@ -29,7 +29,6 @@ from rlc.plan import (
     JOURNAL_FILE,
     AnyData,
     EndpointPlan,
-    Evaluation,
     ModelState,
     Plan,
     StagePlan,
@@ -37,6 +36,7 @@ from rlc.plan import (
     content_hash,
     file_part,
     hub_dataset,
+    is_evaluation,
     is_training,
     located,
     plan_to_dict,
@@ -156,7 +156,7 @@ class _Stage:
         known = self.known[name].steps
         if known is None:
             raise UnknownContentError(f"`{name}`: {self.known[name].why}")
-        if isinstance(self.stage, Evaluation) and name == self.stage.after:
+        if is_evaluation(self.stage) and name == self.stage.after:
             return known
         (steps,) = (one.steps for one in self.plan.trainings if one.name == name)
         return f"{known}:{steps}"

@@ -24,6 +24,8 @@ from rlc.plan import (
     Training,
     elapsed,
     in_dollars,
+    is_evaluation,
+    is_training,
 )
 from rlc.runtime.journal.database import PROBES, Journal, StoredStep, TakenSteps
 from rlc.runtime.journal.folder import episodes_file, examples_file, is_locked
@@ -152,11 +154,9 @@ def reused_by(plan: Plan, journal: Journal) -> list[ReusedStage]:
     found = []
     for one in journal.taken():
         stage = stages[one.stage]
-        if isinstance(stage, Evaluation):
-            planned, evaluates = len(planned_evaluations(stage, plan)), True
-        else:
-            planned, evaluates = stage.steps, False
-        found.append(ReusedStage(one.stage, Path(one.run), one, (), planned, evaluates))
+        count = len(planned_evaluations(stage, plan)) if is_evaluation(stage) else stage.steps
+        evaluates = not stage.trains
+        found.append(ReusedStage(one.stage, Path(one.run), one, (), count or 0, evaluates))
     return found
 
 
@@ -212,9 +212,9 @@ class _Search:
             self._same(name, source, stage) for name in needs_of(stage)
         ):
             return None
-        if isinstance(stage, Evaluation):
+        if is_evaluation(stage):
             return self._evaluations(stage, source)
-        return source.training(stage)
+        return source.training(stage) if is_training(stage) else None
 
     def _same(self, name: str, source: _Source, by: StagePlan) -> bool:
         """Return whether a stage that is taken has left the weights that it left in another run: on

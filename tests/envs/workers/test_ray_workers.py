@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -212,7 +212,7 @@ class Killer(Observer):
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def played(self, members: list[Rollout]) -> None:
+    def played(self, members: Sequence[Rollout]) -> None:
         if not self.killed:
             names = {
                 p: Path(f"/proc/{p}/cmdline")
