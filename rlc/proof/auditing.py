@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -54,6 +55,7 @@ _CHARACTERS = 3  # of a token
 _AT_ONCE = 32  # replies that are graded together
 _PATIENCE = 60.0  # seconds for which a reply may keep the audit waiting
 _SLOW = 10.0  # seconds for a reply
+_LATEST = "replies.json"  # no environment has this name
 AUDITED = "audited"  # in place of a key, which the caller knows
 _TURNS = 12  # that a scripted player plays
 _SHOWN = 300  # characters of a reply in a finding
@@ -165,7 +167,7 @@ def audit(
     if not chosen:
         chosen_environment(plan, env)  # raises
     share = seconds / len(chosen)
-    made = tuple(_in_process(plan, one, share) for one in chosen)
+    made = _in_process(plan, chosen, share)
     kept = {one.key: asdict(one) for one in made if one.key}
     if keep and kept and os.path.isfile(plan.recipe) and (failed := keep_audits(plan.recipe, kept)):
         last = evolve(made[-1], notes=(*made[-1].notes, failed))
@@ -173,54 +175,67 @@ def audit(
     return RecipeAudit(plan.recipe, made)
 
 
-def _in_process(plan: Plan, env: EnvPlan, seconds: float) -> EnvironmentAudit:
-    """Return the audit of an environment that another process makes; where a reply ends that, the
-    audit says so."""
-    key = audit_key(env, plan.recipe)
-    with tempfile.TemporaryDirectory(prefix="rlc-audit-") as folder:
-        result, latest = Path(folder, "result"), Path(folder, "latest.json")
-        given = pickle.dumps((plan, env.name, seconds, str(result), str(latest)))
-        code = f"from {__name__} import serve_audit; serve_audit()"
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        began = time.perf_counter()
-        with suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                [sys.executable, "-P", "-c", code],
-                input=given,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=seconds + _PATIENCE,
-                env=environment,
-            )
-        if result.is_file():
-            made: EnvironmentAudit = pickle.loads(result.read_bytes())
-            spent = time.perf_counter() - began
-            return evolve(made, key=key if made.key else "", seconds=spent)
-        task, replies = 0, list[str]()
-        if latest.is_file():
-            task, replies = json.loads(latest.read_text(encoding="utf-8"))
-        spent = time.perf_counter() - began
-    how = "keeps it busy for ever" if spent >= seconds + _PATIENCE else "ends it"
+def _in_process(
+    plan: Plan, envs: Sequence[EnvPlan], seconds: float
+) -> tuple[EnvironmentAudit, ...]:
+    """Return the audits of environments, each for so many seconds at most, that another process
+    makes; where a reply ends that, the audit says so, and the next goes on in a new one."""
+    found = list[EnvironmentAudit]()
+    while left := envs[len(found) :]:
+        with tempfile.TemporaryDirectory(prefix="rlc-audit-") as folder:
+            began, patience = time.perf_counter(), len(left) * seconds + _PATIENCE
+            given = pickle.dumps((plan, [env.name for env in left], seconds, folder))
+            code = f"from {__name__} import serve_audits; serve_audits()"
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            with suppress(subprocess.TimeoutExpired):
+                subprocess.run(
+                    [sys.executable, "-P", "-c", code],
+                    input=given,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    timeout=patience,
+                    env=environment,
+                )
+            for env in left:
+                if not (result := Path(folder, env.name)).is_file():
+                    busy = time.perf_counter() - began >= patience
+                    found.append(_ended(plan, env, Path(folder, _LATEST), busy))
+                    break
+                made: EnvironmentAudit = pickle.loads(result.read_bytes())
+                key = audit_key(env, plan.recipe) if made.key else ""
+                found.append(evolve(made, key=key))
+    return tuple(found)
+
+
+def _ended(plan: Plan, env: EnvPlan, latest: Path, busy: bool) -> EnvironmentAudit:
+    """Return the audit of an environment one of whose replies has ended it."""
+    task, replies = 0, list[str]()
+    if latest.is_file():
+        task, replies = json.loads(latest.read_text(encoding="utf-8"))
+    how = "keeps it busy for ever" if busy else "ends it"
     shown = replies[0] if len(replies) == 1 else ""
     which = "a reply" if shown else f"one of {len(replies)} replies" if replies else "an import"
     message = f"{which} to `{env.name}` {how}: the process in which it is graded"
     finding = AuditFinding(FAILS, "error", message, shorten(shown), task)
-    return EnvironmentAudit(env.name, key, (finding,), ("the audit stopped there",), 0, spent)
+    key = audit_key(env, plan.recipe)
+    return EnvironmentAudit(env.name, key, (finding,), ("the audit stopped there",))
 
 
-def serve_audit() -> None:
-    """Make one audit in a process of its own. What it prints is lost."""
-    plan, name, seconds, result, latest = pickle.load(sys.stdin.buffer)
-    made = to_end(lambda: _audited(plan, name, seconds, Path(latest)))
-    Path(result + "-").write_bytes(pickle.dumps(made))
-    os.replace(result + "-", result)
+def serve_audits() -> None:
+    """Make audits in a process of its own, each in a file of its name. What is printed is lost."""
+    plan, names, seconds, folder = pickle.load(sys.stdin.buffer)
+    for name in names:
+        made = to_end(partial(_audited, plan, name, seconds, Path(folder, _LATEST)))
+        Path(folder, _LATEST).unlink(missing_ok=True)
+        Path(folder, f"{name}-").write_bytes(pickle.dumps(made))
+        os.replace(Path(folder, f"{name}-"), Path(folder, name))
     os._exit(0)
 
 
 async def _audited(plan: Plan, name: str, seconds: float, latest: Path) -> EnvironmentAudit:
     """Audit one environment here."""
     (env,) = [one for _, one in played_environments(plan) if one.name == name]
-    plan = _without_roles(plan, name)
+    plan, began = _without_roles(plan, name), time.perf_counter()
     judged = bool(env.judging)
     try:
         async with opened(plan, name, opinion=(lambda *_: 0.0) if judged else None) as bench:
@@ -234,8 +249,8 @@ async def _audited(plan: Plan, name: str, seconds: float, latest: Path) -> Envir
         if late:
             work.notes.append(f"not all was tried: time was up after {work.graded} replies")
         notes = tuple(dict.fromkeys(work.notes))
-        key = "" if late else AUDITED
-        return EnvironmentAudit(name, key, tuple(work.findings), notes, work.graded)
+        key, spent = "" if late else AUDITED, time.perf_counter() - began
+        return EnvironmentAudit(name, key, tuple(work.findings), notes, work.graded, spent)
     failed = next((what for what, _, _ in work.failures.values()), "no reply has a reward")
     return EnvironmentAudit(name, "", notes=(f"not audited: {failed}",))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,17 @@ from rlc.proof.auditing import EnvironmentAudit
 def audit_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make audits without a process of their own."""
 
-    def audited(plan: Plan, env: EnvPlan, seconds: float) -> EnvironmentAudit:
+    def audited(
+        plan: Plan, envs: Sequence[EnvPlan], seconds: float
+    ) -> tuple[EnvironmentAudit, ...]:
         with tempfile.TemporaryDirectory() as folder:
-            made = asyncio.run(
-                auditing._audited(plan, env.name, 10 * seconds, Path(folder, "latest"))
-            )
-        return evolve(made, key=audit_key(env, plan.recipe) if made.key else "")
+            found = [
+                asyncio.run(auditing._audited(plan, env.name, 10 * seconds, Path(folder, "latest")))
+                for env in envs
+            ]
+        keys = [audit_key(env, plan.recipe) for env in envs]
+        return tuple(
+            evolve(one, key=key if one.key else "") for one, key in zip(found, keys, strict=True)
+        )
 
     monkeypatch.setattr(auditing, "_in_process", audited)
