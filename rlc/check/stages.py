@@ -101,6 +101,8 @@ def check_stage(
         model = values["model"]
         values["model"] = evolve(model, data=model.data.model)
         values["after"] = model.data.after or Value("string", None, model.span, "a fresh start")
+    if "players" in values and values["players"].data is None:
+        del values["players"]  # whoever the machine of the run has
     weight = values.pop("weight", None)
     union = weight is not None and weight.data == "tasks"
     if kind == "eval":

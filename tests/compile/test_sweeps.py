@@ -127,7 +127,7 @@ sft warmup {
 train main {
   model = warmup  env = sums  batch = groups(16, group_size = size)  advantage = grpo()
   sampling = sample(max_tokens = 64)  loss = importance_sampling()
-  optimizer = adam(rate)  steps = 40
+  optimizer = adam(rate)  steps = 40  players = here
 }
 eval heldout { model = main  env = sums  every = 10 }
 """
