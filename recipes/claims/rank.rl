@@ -44,3 +44,9 @@ claim rank_matters_little {
   that  = at(policy.lora_rank == 1) >= at(policy.lora_rank == 32) - 5%
   level = 95%
 }
+
+# `rlc test` runs this.
+test the_word_backward_counts {
+  env    = spell
+  expect = [reward("\\boxed{decuasnu}") == 1, reward("\\boxed{unsauced}") < 0.5, reward("") == 0]
+}

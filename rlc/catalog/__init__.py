@@ -43,7 +43,7 @@ else:
         builtins.training: DEFAULT_BUDGET DEFAULT_DEADLINES DEFAULT_FAILURE DEFAULT_GIVE_UP PRICES
             retry_then
         builtins.wrappers: ASKED JUDGED OBSERVED TEMPLATES
-        declarations: AT CLAIM CONTAINS DECLARATIONS ENDS EPISODE_VALUES EVAL EXPECT
+        declarations: AT CLAIM CONFIGURATION CONTAINS DECLARATIONS ENDS EPISODE_VALUES EVAL EXPECT
             EXPRESSION_KINDS LACKS MODEL_FIELDS NEEDS OWN_LOSSES PARAM_TYPES STAGES SWEEP TEST
             TRAINING
         environments: ChatTurns busy_players chat_history_of code_of code_of_data code_of_stage

@@ -312,7 +312,10 @@ EXPRESSION_KINDS: Mapping[str, ExpressionKind] = {
 }
 OWN_LOSSES = ("loss", "preference_loss")
 EVAL, SWEEP, CLAIM, EXPECT, TEST = "eval", "sweep", "claim", "expect", "test"
-AT = "at"  # names a configuration in a claim
+AT = "at"
+CONFIGURATION = Param(
+    AT, "float", "the sweep's metric at one configuration: `at(learning_rate == 1e-4, …)`"
+)
 
 DECLARATIONS = {
     item.kind: item

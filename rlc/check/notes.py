@@ -15,6 +15,7 @@ from rlc.algo import Input, Operation
 from rlc.catalog import (
     AT,
     CLAIM,
+    CONFIGURATION,
     DECLARATIONS,
     EPISODE_VALUES,
     KINDS,
@@ -314,7 +315,7 @@ class Annotator:
                 self.notes.note("hole", node.span, want=want)
             if not (isinstance(node, Call) and isinstance(node.func, Name) and node.func.id == AT):
                 continue
-            self.notes.note("function", node.func.span, want=want)
+            self.notes.note("function", node.func.span, CONFIGURATION)
             for argument in node.args:
                 match argument.value:
                     case Binary(op="==", left=Name() | Attribute() as path) as condition:

@@ -43,10 +43,10 @@ class ClaimResult:
         mean: the mean of the differences, None without any.
         low: the lower bound of that mean, at the claim's level and for this claim alone; None with
             fewer than two differences.
-        high: the upper bound, alike.
+        high: its upper bound, likewise.
         p_holds: how likely differences like these, or clearer ones, are where it does not hold,
-            corrected for the number of looks and of claims.
-        p_fails: the same where it does hold.
+            corrected for the number of looks and of claims; small if it holds.
+        p_fails: how likely they are where it holds, likewise.
     """
 
     plan: ClaimPlan

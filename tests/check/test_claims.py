@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from paths import ROOT
 
 from rlc.compile.recipe import CompileResult, compile_source
 from rlc.explanation import explain_dict, explain_text
@@ -130,3 +133,24 @@ def test_explain_says_what_a_verdict_takes() -> None:
     assert "compares 8 trials of the sweep; also looked at after 2, 3 seeds" in text
     data = explain_dict(made.plan, "", made.diagnostics, None, made.sweeps)
     assert [claim["name"] for claim in data["sweeps"][0]["claims"]] == ["number_0", "number_1"]
+
+
+def test_the_page_shows_what_rlc_says() -> None:
+    page = (ROOT / "docs" / "claims.md").read_text("utf-8")
+    recipe, shown, *_ = re.findall(r"^```(?:rl)?\n(.*?)^```$", page, re.S | re.M)
+    made = compile_source(Source("recipe.rl", recipe))
+    assert made.plan is not None
+    assert not list(made.diagnostics)
+    text = explain_text(made.plan, made.diagnostics, sweeps=made.sweeps)
+    assert shown.rstrip() in text
+
+
+def test_the_shelf_is_whole() -> None:
+    """Every recipe of published claims can be decided by its sweep, and is on the page."""
+    page = (ROOT / "docs" / "claims.md").read_text("utf-8")
+    for path in (ROOT / "recipes" / "claims").glob("*.rl"):
+        made = compile_source(Source(str(path), path.read_text("utf-8")))
+        assert not list(made.diagnostics), path
+        (sweep,) = made.sweeps
+        assert (len(sweep.plan.claims), sweep.plan.seeds >= 5) == (1, True)
+        assert f"`{path.name}`" in page

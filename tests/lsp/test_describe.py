@@ -123,3 +123,13 @@ def test_hints_of_a_part_are_of_that_part() -> None:
     notes, positions = Documents().notes(document), Positions(document.source)
     found = inlay_hints(TEXT, *notes, None, {}, positions, start, start + 20)
     assert [(hint.label, hint.padding_right) for hint in found] == [("learning_rate =", True)]
+
+
+def test_a_claim_is_explained() -> None:
+    text = (
+        f"{TEXT}sweep s {{ of = main  over = {{ policy.lora_rank = [8, 32] }}  seeds = 2 }}\n"
+        "claim c { of = s  that = at(policy.lora_rank == 8) > 0.5 }\n"
+    )
+    assert "what a sweep is to show" in said("claim c", text)
+    assert "at one configuration" in said("at(policy", text)
+    assert "power of two" in said("lora_rank == 8", text)

@@ -154,3 +154,19 @@ def test_the_command_says_it_and_fails_only_if_asked(
     data = json.loads(capsys.readouterr().out)
     assert (data["state"], data["claims"][0]["verdict"]) == ("finished", "cannot tell")
     assert data["claims"][0]["differences"]["2"] == pytest.approx(0.18)
+
+
+def test_a_sweep_of_an_earlier_version_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its journal says nothing of claims."""
+    Scripted(monkeypatch, CLEAR)
+    plain = SWEEP.split("claim")[0].format(seeds=2)
+    made = started(write(tmp_path, plain), tmp_path / "sweep")
+    record = json.loads(made.folder.journal.meta("sweep") or "")
+    del record["claims"]
+    made.folder.journal.set_meta(sweep=json.dumps(record))
+    ran(made)
+    assert read_sweep(tmp_path / "sweep").claims == []
+    assert ran(go_on(tmp_path / "sweep")).state == "finished"
+    assert not (tmp_path / "sweep" / "claims.json").exists()

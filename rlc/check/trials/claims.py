@@ -144,7 +144,7 @@ class _Reader:
             format_expression(that),
             tuple(terms),
             _ORDERS[that.op],
-            -whole.constant,
+            0.0 - whole.constant,
             settle(bound.values["level"]),
             settle(bound.values["early"]),
             among,
