@@ -60,11 +60,15 @@ test the_plan {
     calls.optimizer.learning_rate == 0.01,
     calls.optimizer.schedule.warmup == 5,
     calls.model.base == "tiny",
+    calls.model.lora_rank == 32,
     main.steps == 30,
     main.batch.count == 3,
     main.batch.size == 16,
     main.sampling.max_tokens == 72,
     main.loss.name == "importance_sampling",
     main.advantage.name == "rloo",
+    main.optimizer.learning_rate == 0.0005,
+    main.model.base == "tiny",
+    main.model.lora_rank == 32,
   ]
 }

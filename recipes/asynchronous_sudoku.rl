@@ -53,5 +53,7 @@ test the_plan {
     main.advantage.args.gamma == 0.9,
     main.optimizer.learning_rate == 4e-5,
     main.model.base == "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+    main.model.lora_rank == 32,
+    main.save.every == 20,
   ]
 }

@@ -54,5 +54,10 @@ test the_plan {
     main.optimizer.learning_rate == 4e-5,
     main.model.base == "Qwen/Qwen3.5-4B",
     main.model.lora_rank == 32,
+    main.envs.essays.judging.compared.judges.better.max_tokens == 1_024,
+    main.envs.essays.judging.judged.judges.brief.weight == 0.2,
+    main.envs.essays.judging.judged.judges.brief.high == 5,
+    main.envs.essays.judging.judged.judges.brief.max_tokens == 256,
+    main.save.every == 10,
   ]
 }

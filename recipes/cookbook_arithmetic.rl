@@ -45,5 +45,10 @@ test the_plan {
     main.optimizer.learning_rate == 0.0001,
     main.optimizer.beta1 == 0.9,
     main.optimizer.beta2 == 0.95,
+    main.optimizer.eps == 1e-8,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+    main.envs.sums.args.args.batch_size == 100,
+    main.envs.sums.args.args.n_batches == 100,
   ]
 }

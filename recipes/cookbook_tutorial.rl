@@ -59,5 +59,13 @@ test the_plan {
     main.advantage.args.drop_constant == true,
     main.optimizer.learning_rate == 0.0004905250962784578,
     main.optimizer.beta1 == 0.9,
+    main.optimizer.beta2 == 0.95,
+    main.optimizer.eps == 1e-8,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.model.lora_rank == 32,
+    main.envs.arithmetic.args.shuffle == false,
+    main.envs.arithmetic.args.few_shot == "data/word_problems_few_shot.jsonl",
+    main.envs.arithmetic.args.suffix == " Write your answer in \\boxed{} format.",
+    main.envs.arithmetic.args.format_coef == 0.1,
   ]
 }

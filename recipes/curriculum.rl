@@ -49,5 +49,7 @@ test the_plan {
     main.optimizer.learning_rate == 4e-5,
     main.model.base == "Qwen/Qwen3.5-4B",
     main.model.lora_rank == 32,
+    main.envs.numbers.args.samples == 4_096,
+    main.save.every == 20,
   ]
 }

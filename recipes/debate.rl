@@ -48,23 +48,34 @@ test how_it_learns {
     judge.sampling.max_tokens == 256,
     judge.loss.name == "importance_sampling",
     judge.advantage.name == "grpo",
+    judge.advantage.args.scope == "role",
+    judge.optimizer.learning_rate == 4e-5,
+    judge.model.base == "Qwen/Qwen3.5-4B",
+    judge.model.lora_rank == 32,
+    judge.envs.debate.args.args.questions == "data/debate.jsonl",
+    judge.envs.debate.rollouts.max_turns == 2,
     debaters.steps == 50,
     debaters.batch.count == 32,
     debaters.batch.size == 8,
     debaters.sampling.max_tokens == 256,
     debaters.loss.name == "importance_sampling",
     debaters.advantage.name == "rae",
+    debaters.optimizer.learning_rate == 4e-5,
+    debaters.model.base == "Qwen/Qwen3.5-4B",
+    debaters.model.lora_rank == 32,
+    debaters.envs.debate.args.args.questions == "data/debate.jsonl",
+    debaters.envs.debate.rollouts.max_turns == 2,
   ]
 }
 
 test what_it_plays {
   expect = [
     judge.envs.debate.id == "debate:Debate",
-    judge.envs.debate.args.args.questions == "data/debate.jsonl",
     judge.envs.debate.rollouts.group == 8,
     judge.envs.debate.rollouts.max_tokens == 256,
-    judge.envs.debate.rollouts.max_turns == 2,
     judge.envs.debate.play.opponent.model.base == "Qwen/Qwen3.5-4B",
     judge.envs.debate.play.opponent.model.lora_rank == 32,
+    judge.envs.debate.play.seat == "judge",
+    debaters.envs.debate.id == "debate:Debate",
   ]
 }

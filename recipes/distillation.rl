@@ -62,11 +62,17 @@ test the_plan {
     expert.sampling.max_tokens == 16,
     expert.loss.name == "importance_sampling",
     expert.advantage.name == "grpo",
+    expert.optimizer.learning_rate == 0.005,
+    expert.model.base == "tiny",
+    expert.model.lora_rank == 8,
     student.steps == 12,
     student.batch.count == 48,
     student.batch.size == 1,
     student.sampling.max_tokens == 16,
     student.loss.name == "importance_sampling",
     student.advantage.name == "none",
+    student.optimizer.learning_rate == 0.005,
+    student.model.base == "tiny",
+    student.model.lora_rank == 8,
   ]
 }

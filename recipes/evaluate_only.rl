@@ -51,6 +51,8 @@ test the_plan {
   expect = [
     countdown.sampling.max_tokens == 24,
     countdown.model.base == "tiny",
+    countdown.envs.duel.args.split == "test",
+    countdown.envs.duel.args.format_coef == 0,
     games.sampling.max_tokens == 16,
     games.model.base == "tiny",
   ]

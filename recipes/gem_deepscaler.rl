@@ -41,13 +41,17 @@ test how_it_learns {
     main.advantage.args.gamma == 0.9,
     main.optimizer.learning_rate == 4e-5,
     main.optimizer.beta1 == 0.9,
+    main.optimizer.beta2 == 0.95,
+    main.optimizer.eps == 1e-8,
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 32,
+    main.envs.deepscaler.args.use_mp == false,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.deepscaler.id == "math:DeepScaleR40K",
-    main.envs.deepscaler.args.use_mp == false,
     main.envs.deepscaler.rollouts.temperature == 1,
     main.envs.deepscaler.rollouts.max_tokens == 8_192,
   ]

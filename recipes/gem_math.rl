@@ -44,13 +44,17 @@ test how_it_learns {
     main.optimizer.learning_rate == 2e-5,
     main.optimizer.beta1 == 0.9,
     main.optimizer.beta2 == 0.95,
+    main.optimizer.eps == 1e-8,
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 32,
+    main.envs.math12k.args.use_mp == false,
+    main.save.every == 25,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.math12k.id == "math:Math12K",
-    main.envs.math12k.args.use_mp == false,
     main.envs.math12k.rollouts.group == 16,
     main.envs.math12k.rollouts.temperature == 1,
     main.envs.math12k.rollouts.max_tokens == 2_048,

@@ -44,17 +44,22 @@ test how_it_learns {
     main.advantage.args.gamma == 1,
     main.optimizer.learning_rate == 4e-5,
     main.optimizer.beta1 == 0.9,
+    main.optimizer.beta2 == 0.95,
+    main.optimizer.eps == 1e-8,
+    main.model.base == "Qwen/Qwen3-8B",
+    main.model.lora_rank == 32,
+    main.envs.math_with_python.args.use_mp == false,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.math_with_python.id == "math:Math12K",
-    main.envs.math_with_python.args.use_mp == false,
     main.envs.math_with_python.wrappers.python_tool.args.timeout == 5s,
     main.envs.math_with_python.wrappers.python_tool.args.uses == 5,
     main.envs.math_with_python.wrappers.python_tool.args.reward_use == 0,
     main.envs.math_with_python.wrappers.python_tool.args.reward_success == 0,
     main.envs.math_with_python.wrappers.python_tool.args.errors == "last_line",
+    main.envs.math_with_python.rollouts.temperature == 1,
   ]
 }

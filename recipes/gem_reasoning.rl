@@ -38,7 +38,7 @@ test the_solution_counts {
     reward("\\boxed{19}") == 1,
     reward("\\boxed{18}") < 0.5,
     reward("") == 0,
-    contains(prompt, "put your final answer within"),
+    contains(prompt, "put your final answer within \\boxed{}."),
   ]
 }
 
@@ -54,5 +54,9 @@ test the_plan {
     main.optimizer.learning_rate == 2e-5,
     main.optimizer.beta1 == 0.9,
     main.optimizer.beta2 == 0.95,
+    main.optimizer.eps == 1e-8,
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 32,
+    main.save.every == 25,
   ]
 }

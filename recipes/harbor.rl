@@ -41,14 +41,14 @@ test how_it_learns {
     main.optimizer.learning_rate == 4e-5,
     main.model.base == "Qwen/Qwen3.5-4B",
     main.model.lora_rank == 32,
+    main.envs.tasks.args.turns == 8,
+    main.envs.tasks.args.timeout == 20s,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.tasks.id == "data/harbor/*",
-    main.envs.tasks.args.turns == 8,
-    main.envs.tasks.args.timeout == 20s,
     main.envs.tasks.max_turns == 8,
     main.envs.tasks.rollouts.group == 8,
     main.envs.tasks.rollouts.max_tokens == 512,

@@ -68,5 +68,9 @@ test the_plan {
     main.sampling.max_tokens == 8,
     main.loss.name == "importance_sampling",
     main.advantage.name == "grpo",
+    main.optimizer.learning_rate == 0.001,
+    main.model.base == "tiny",
+    main.model.lora_rank == 8,
+    main.envs.words.judging.judged.judges.taste.max_tokens == 24,
   ]
 }

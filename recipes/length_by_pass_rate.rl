@@ -52,5 +52,6 @@ test the_plan {
     main.optimizer.learning_rate == 0.001,
     main.model.base == "tiny",
     main.model.lora_rank == 8,
+    main.envs.letters.args.args.letters == "e",
   ]
 }

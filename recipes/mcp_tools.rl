@@ -39,7 +39,7 @@ test the_sum_counts {
     reward("\\boxed{26}") == 1,
     reward("\\boxed{25}") < 0.5,
     reward("") == 0,
-    contains(prompt, "Compute with the tool"),
+    contains(prompt, "then put your answer in \\boxed{}."),
   ]
 }
 

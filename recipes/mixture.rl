@@ -56,5 +56,8 @@ test the_plan {
     main.optimizer.learning_rate == 0.001,
     main.model.base == "tiny",
     main.model.lora_rank == 8,
+    main.envs.guess.reward.reduce == "turns",
+    main.envs.spell.reward.reduce == "turns",
+    main.save.every == 20,
   ]
 }

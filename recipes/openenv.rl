@@ -39,17 +39,19 @@ test how_it_learns {
     main.optimizer.learning_rate == 0.001,
     main.model.base == "tiny",
     main.model.lora_rank == 8,
+    main.envs.guess.args.text == "message",
+    main.envs.guess.args.show == "text",
+    main.envs.guess.args.sessions == 16,
+    main.envs.guess.rollouts.max_turns == 4,
+    main.envs.guess.reward.reduce == "sum",
+    main.envs.guess.reward.nonterminal == 0,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.guess.id == "http://127.0.0.1:8000",
-    main.envs.guess.args.text == "message",
-    main.envs.guess.args.show == "text",
-    main.envs.guess.args.sessions == 16,
     main.envs.guess.rollouts.group == 8,
     main.envs.guess.rollouts.max_tokens == 8,
-    main.envs.guess.rollouts.max_turns == 4,
   ]
 }

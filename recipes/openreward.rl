@@ -52,17 +52,27 @@ test how_it_learns {
     main.optimizer.learning_rate == 1e-5,
     main.optimizer.beta1 == 0.9,
     main.optimizer.beta2 == 0.95,
+    main.optimizer.eps == 1e-12,
+    main.model.base == "Qwen/Qwen3.6-35B-A3B",
+    main.model.lora_rank == 8,
+    main.envs.whodunit.args.split == "train",
+    main.envs.whodunit.args.shuffle == true,
+    main.envs.whodunit.reward.reduce == "sum",
+    main.envs.whodunit.reward.nonterminal == 0,
+    main.envs.gsm8k.args.split == "train",
+    main.envs.gsm8k.args.shuffle == true,
+    main.envs.gsm8k.reward.reduce == "mean",
   ]
 }
 
 test what_it_plays {
   expect = [
+    main.envs.whodunit.weight == 1,
     main.envs.whodunit.id == "GeneralReasoning/WhoDunIt",
-    main.envs.whodunit.args.split == "train",
-    main.envs.whodunit.args.shuffle == true,
     main.envs.whodunit.rollouts.group == 16,
     main.envs.whodunit.rollouts.temperature == 1,
     main.envs.whodunit.rollouts.max_tokens == 4_096,
     main.envs.whodunit.rollouts.max_failures == 2,
+    main.envs.whodunit.rollouts.timeout == 5m,
   ]
 }

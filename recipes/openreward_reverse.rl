@@ -37,14 +37,14 @@ test how_it_learns {
     main.optimizer.learning_rate == 0.001,
     main.model.base == "tiny",
     main.model.lora_rank == 8,
+    main.envs.reverse.args.base_url == "http://127.0.0.1:8462",
+    main.envs.reverse.args.sessions == 32,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.reverse.id == "Games/Reverse",
-    main.envs.reverse.args.base_url == "http://127.0.0.1:8462",
-    main.envs.reverse.args.sessions == 32,
     main.envs.reverse.rollouts.group == 8,
     main.envs.reverse.rollouts.max_tokens == 16,
   ]

@@ -54,5 +54,7 @@ test the_plan {
     main.kl.reference.model.lora_rank == 8,
     main.kl.coef == 0,
     main.optimizer.learning_rate == 0.001,
+    main.model.base == "tiny",
+    main.model.lora_rank == 8,
   ]
 }

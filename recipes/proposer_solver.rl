@@ -57,5 +57,7 @@ test the_plan {
     main.optimizer.learning_rate == 4e-5,
     main.model.base == "Qwen/Qwen3.5-4B",
     main.model.lora_rank == 32,
+    main.envs.riddles.args.args.solvers == 4,
+    main.envs.riddles.rollouts.max_turns == 1,
   ]
 }

@@ -32,6 +32,7 @@ test letters_count {
     reward("eel") > 0,
     reward("eee") > reward("tree"),
     reward("moon") == 0,
+    reward(" EEL ") == reward("eel"),
     reward("e") == 0,
     reward("") == 0,
     contains(prompt, "letter e"),
@@ -50,5 +51,6 @@ test the_plan {
     main.optimizer.learning_rate == 0.0005,
     main.model.base == "tiny",
     main.model.lora_rank == 8,
+    main.envs.letters.args.args.letters == "e",
   ]
 }

@@ -50,5 +50,7 @@ test the_plan {
     main.optimizer.learning_rate == 0.0003,
     main.model.base == "tiny",
     main.model.lora_rank == 8,
+    main.save.every == 25,
+    main.envs.guess.wrappers.chat.args.instruction == "",
   ]
 }

@@ -53,5 +53,6 @@ test the_plan {
     main.optimizer.learning_rate == 0.001,
     main.model.base == "tiny",
     main.model.lora_rank == 8,
+    main.envs.tug.rollouts.max_turns == 2,
   ]
 }

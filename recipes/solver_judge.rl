@@ -63,5 +63,11 @@ test the_plan {
     main.advantage.name == "rllm.legacy_grpo",
     main.advantage.args.scope == "role",
     main.optimizer.learning_rate == 4e-5,
+    main.optimizer.beta1 == 0.9,
+    main.optimizer.beta2 == 0.95,
+    main.optimizer.eps == 1e-8,
+    main.model.base == "Qwen/Qwen3.5-4B",
+    main.envs.duel.args.format_coef == 0,
+    main.save.every == 20,
   ]
 }

@@ -47,5 +47,6 @@ test the_plan {
     main.optimizer.learning_rate == 0.001,
     main.model.base == "tiny",
     main.model.lora_rank == 8,
+    main.save.every == 20,
   ]
 }

@@ -50,6 +50,10 @@ test how_it_learns {
     main.sampling.max_tokens == 16,
     main.loss.name == "importance_sampling",
     main.advantage.name == "grpo",
+    main.advantage.args.scope == "role",
+    main.optimizer.learning_rate == 0.001,
+    main.model.base == "tiny",
+    main.model.lora_rank == 16,
   ]
 }
 

@@ -39,7 +39,7 @@ test moves_are_in_a_box {
   env    = sudoku
   expect = [
     contains(prompt, "4x4 grid"),
-    contains(prompt, "put your final answer within"),
+    contains(prompt, "put your final answer within \\boxed{}."),
     reward("1 1 1") == -0.1,
     reward("") == -0.1,
     end("") == done,
@@ -58,5 +58,7 @@ test the_plan {
     main.advantage.args.gamma == 0.9,
     main.optimizer.learning_rate == 4e-5,
     main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 32,
+    main.save.every == 20,
   ]
 }

@@ -49,5 +49,8 @@ test the_plan {
     main.optimizer.learning_rate == 0.0005,
     main.model.base == "tiny",
     main.model.lora_rank == 8,
+    main.envs.words.args.args.alphabet == "e",
+    main.envs.words.args.weights.brief == 0.05,
+    main.envs.words.rollouts.max_turns == 2,
   ]
 }

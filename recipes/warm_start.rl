@@ -57,11 +57,17 @@ test the_plan {
     warmup.data.env.id == "game:GuessTheNumber-v0-easy",
     warmup.data.count == 256,
     warmup.optimizer.learning_rate == 0.001,
+    warmup.optimizer.schedule.warmup == 2,
+    warmup.model.base == "tiny",
+    warmup.model.lora_rank == 8,
     main.steps == 20,
     main.batch.count == 16,
     main.batch.size == 8,
     main.sampling.max_tokens == 16,
     main.loss.name == "importance_sampling",
     main.advantage.name == "rloo",
+    main.optimizer.learning_rate == 0.0003,
+    main.model.base == "tiny",
+    main.model.lora_rank == 8,
   ]
 }

@@ -41,17 +41,19 @@ test how_it_learns {
     main.optimizer.learning_rate == 1e-5,
     main.model.base == "thinkingmachines/Inkling",
     main.model.lora_rank == 32,
-  ]
-}
-
-test what_it_plays {
-  expect = [
     main.envs.speech.args.args.groups_per_batch == 8,
     main.envs.speech.args.args.n_train == 64,
     main.envs.speech.args.args.seed == 0,
     main.envs.speech.args.args.shuffle_buffer_size == 1_000,
     main.envs.speech.args.args.audio_cache_dir == "~/.cache/tinker-cookbook/audio-asr-clips",
+    main.save.every == 8,
+  ]
+}
+
+test what_it_plays {
+  expect = [
     main.envs.speech.rollouts.group == 8,
     main.envs.speech.rollouts.temperature == 1,
+    main.envs.speech.rollouts.max_tokens == 8_192,
   ]
 }

@@ -39,7 +39,12 @@ sft main {
 
 # `rlc test` runs these.
 test how_it_learns {
-  expect = [main.steps == 40, main.batch == 8, main.optimizer.learning_rate == 0.0002]
+  expect = [
+    main.steps == 40,
+    main.batch == 8,
+    main.optimizer.learning_rate == 0.0002,
+    main.save.every == 20,
+  ]
 }
 
 test what_is_trained {
@@ -51,5 +56,6 @@ test what_is_trained {
     main.data.args.shuffle_buffer_size == 1_000,
     main.data.args.audio_cache_dir == "~/.cache/tinker-cookbook/audio-asr-clips",
     main.model.base == "thinkingmachines/Inkling",
+    main.model.lora_rank == 16,
   ]
 }

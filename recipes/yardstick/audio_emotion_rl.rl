@@ -42,17 +42,19 @@ test how_it_learns {
     main.optimizer.learning_rate == 1e-5,
     main.model.base == "thinkingmachines/Inkling",
     main.model.lora_rank == 32,
-  ]
-}
-
-test what_it_plays {
-  expect = [
     main.envs.expresso.args.args.batch_size == 16,
     main.envs.expresso.args.args.n_train == 800,
     main.envs.expresso.args.args.seed == 0,
     main.envs.expresso.args.args.emotion_coef == 0.5,
     main.envs.expresso.args.args.wer_coef == 0.5,
+    main.save.every == 20,
+  ]
+}
+
+test what_it_plays {
+  expect = [
     main.envs.expresso.rollouts.group == 8,
     main.envs.expresso.rollouts.temperature == 1,
+    main.envs.expresso.rollouts.max_tokens == 8_192,
   ]
 }

@@ -37,7 +37,12 @@ sft main {
 
 # `rlc test` runs these.
 test how_it_learns {
-  expect = [main.steps == 100, main.batch == 16, main.optimizer.learning_rate == 0.0002]
+  expect = [
+    main.steps == 100,
+    main.batch == 16,
+    main.optimizer.learning_rate == 0.0002,
+    main.save.every == 50,
+  ]
 }
 
 test what_is_trained {

@@ -33,7 +33,12 @@ sft main {
 
 # `rlc test` runs these.
 test how_it_learns {
-  expect = [main.steps == 2_172, main.batch == 16, main.optimizer.learning_rate == 0.001]
+  expect = [
+    main.steps == 2_172,
+    main.batch == 16,
+    main.optimizer.learning_rate == 0.001,
+    main.save.every == 100,
+  ]
 }
 
 test what_is_trained {

@@ -28,6 +28,7 @@ test how_it_learns {
     main.epochs == 1,
     main.batch == 64,
     main.optimizer.learning_rate == 0.0005,
+    main.save.every == 20,
   ]
 }
 

@@ -31,7 +31,12 @@ sweep rates {
 
 # `rlc test` runs these.
 test how_it_learns {
-  expect = [main.steps == 390, main.batch == 256, main.optimizer.learning_rate == 0.0001]
+  expect = [
+    main.steps == 390,
+    main.batch == 256,
+    main.optimizer.learning_rate == 0.0001,
+    main.save.every == 20,
+  ]
 }
 
 test what_is_trained {

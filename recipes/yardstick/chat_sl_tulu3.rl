@@ -28,6 +28,7 @@ test how_it_learns {
     main.epochs == 1,
     main.batch == 512,
     main.optimizer.learning_rate == 0.0005,
+    main.save.every == 500,
   ]
 }
 
@@ -39,5 +40,6 @@ test what_is_trained {
     main.data.too_long == "drop",
     main.data.train_on == "last",
     main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 64,
   ]
 }

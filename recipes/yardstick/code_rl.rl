@@ -37,14 +37,15 @@ test how_it_learns {
     main.optimizer.learning_rate == 4e-5,
     main.model.base == "Qwen/Qwen3.5-4B",
     main.model.lora_rank == 32,
+    main.envs.deepcoder.args.args.batch_size == 128,
+    main.envs.deepcoder.args.args.seed == 0,
+    main.envs.deepcoder.args.args.max_generation_tokens == 24_576,
+    main.save.every == 20,
   ]
 }
 
 test what_it_plays {
   expect = [
-    main.envs.deepcoder.args.args.batch_size == 128,
-    main.envs.deepcoder.args.args.seed == 0,
-    main.envs.deepcoder.args.args.max_generation_tokens == 24_576,
     main.envs.deepcoder.rollouts.group == 8,
     main.envs.deepcoder.rollouts.temperature == 1,
     main.envs.deepcoder.rollouts.max_tokens == 24_576,

@@ -32,6 +32,7 @@ test how_it_learns {
     main.loss.name == "dpo",
     main.loss.config.beta == 0.1,
     main.optimizer.learning_rate == 1e-5,
+    main.save.every == 20,
   ]
 }
 
@@ -41,5 +42,7 @@ test what_is_trained {
     main.data.count == 160_800,
     main.data.max_tokens == 8_192,
     main.data.too_long == "drop",
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 32,
   ]
 }

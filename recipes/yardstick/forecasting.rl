@@ -49,12 +49,13 @@ test how_it_learns {
     main.optimizer.learning_rate == 0.0001,
     main.model.base == "Qwen/Qwen3.8-27B",
     main.model.lora_rank == 32,
+    main.envs.arena.args.args.groups_per_batch == 16,
+    main.save.every == 64,
   ]
 }
 
 test what_it_plays {
   expect = [
-    main.envs.arena.args.args.groups_per_batch == 16,
     main.envs.arena.rollouts.group == 32,
     main.envs.arena.rollouts.temperature == 1,
     main.envs.arena.rollouts.max_tokens == 24_576,

@@ -45,5 +45,7 @@ test the_plan {
     main.optimizer.learning_rate == 3e-5,
     main.model.base == "Qwen/Qwen3.5-4B",
     main.model.lora_rank == 32,
+    main.envs.guess.args.args.batch_size == 32,
+    main.save.every == 20,
   ]
 }

@@ -39,14 +39,14 @@ test how_it_learns {
     main.optimizer.learning_rate == 0.0001,
     main.model.base == "Qwen/Qwen3.5-9B",
     main.model.lora_rank == 32,
+    main.envs.tasks.args.turns == 10,
+    main.envs.tasks.args.timeout == 2m,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.tasks.id == "../data/harbor/*",
-    main.envs.tasks.args.turns == 10,
-    main.envs.tasks.args.timeout == 2m,
     main.envs.tasks.max_turns == 10,
     main.envs.tasks.rollouts.group == 4,
     main.envs.tasks.rollouts.temperature == 1,

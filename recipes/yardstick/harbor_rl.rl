@@ -35,17 +35,19 @@ test how_it_learns {
     main.optimizer.learning_rate == 1e-5,
     main.model.base == "moonshotai/Kimi-K2.6",
     main.model.lora_rank == 32,
+    main.envs.tasks.args.turns == 10,
+    main.envs.tasks.args.timeout == 2m,
+    main.save.every == 5,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.tasks.id == "../data/harbor/*",
-    main.envs.tasks.args.turns == 10,
-    main.envs.tasks.args.timeout == 2m,
     main.envs.tasks.max_turns == 10,
     main.envs.tasks.rollouts.group == 4,
     main.envs.tasks.rollouts.temperature == 1,
     main.envs.tasks.rollouts.max_tokens == 8_192,
+    main.envs.tasks.rollouts.timeout == 1h,
   ]
 }

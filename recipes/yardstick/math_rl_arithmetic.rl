@@ -40,5 +40,8 @@ test the_plan {
     main.optimizer.learning_rate == 1e-5,
     main.model.base == "Qwen/Qwen3.5-9B",
     main.model.lora_rank == 32,
+    main.envs.sums.args.args.batch_size == 100,
+    main.envs.sums.args.args.n_batches == 100,
+    main.save.every == 20,
   ]
 }

@@ -37,15 +37,16 @@ test how_it_learns {
     main.optimizer.learning_rate == 2e-5,
     main.model.base == "Qwen/Qwen3.5-9B",
     main.model.lora_rank == 32,
+    main.envs.deepmath.args.answer == "final_answer",
+    main.envs.deepmath.args.few_shot == "strawberry.jsonl",
+    main.envs.deepmath.args.suffix == " Write your answer in \\boxed{} format.",
+    main.save.every == 20,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.deepmath.id == "hub:zwhe99/DeepMath-103K",
-    main.envs.deepmath.args.answer == "final_answer",
-    main.envs.deepmath.args.few_shot == "strawberry.jsonl",
-    main.envs.deepmath.args.suffix == " Write your answer in \\boxed{} format.",
     main.envs.deepmath.rollouts.group == 16,
     main.envs.deepmath.rollouts.temperature == 1,
     main.envs.deepmath.rollouts.max_tokens == 512,

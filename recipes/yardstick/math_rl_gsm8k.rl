@@ -59,5 +59,10 @@ test the_plan {
     main.advantage.name == "cookbook.center",
     main.optimizer.learning_rate == 8e-5,
     main.model.base == "Qwen/Qwen3.5-9B",
+    main.model.lora_rank == 32,
+    main.envs.school.args.split == "train",
+    main.envs.school.args.few_shot == "strawberry.jsonl",
+    main.envs.school.args.suffix == " Write your answer in \\boxed{} format.",
+    main.save.every == 20,
   ]
 }

@@ -37,15 +37,16 @@ test how_it_learns {
     main.optimizer.learning_rate == 2e-5,
     main.model.base == "Qwen/Qwen3.5-9B",
     main.model.lora_rank == 32,
+    main.envs.polaris.args.question == "problem",
+    main.envs.polaris.args.few_shot == "strawberry.jsonl",
+    main.envs.polaris.args.suffix == " Write your answer in \\boxed{} format.",
+    main.save.every == 20,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.polaris.id == "hub:POLARIS-Project/Polaris-Dataset-53K",
-    main.envs.polaris.args.question == "problem",
-    main.envs.polaris.args.few_shot == "strawberry.jsonl",
-    main.envs.polaris.args.suffix == " Write your answer in \\boxed{} format.",
     main.envs.polaris.rollouts.group == 16,
     main.envs.polaris.rollouts.temperature == 1,
     main.envs.polaris.rollouts.max_tokens == 512,

@@ -27,6 +27,7 @@ test how_it_learns {
     main.epochs == 1,
     main.batch == 128,
     main.optimizer.learning_rate == 0.001,
+    main.save.every == 50,
   ]
 }
 

@@ -45,19 +45,29 @@ test how_it_learns {
     reasoning.data.path == "hub:open-thoughts/OpenThoughts3-1.2M",
     reasoning.data.count == 384_000,
     reasoning.data.max_tokens == 16_384,
+    reasoning.data.too_long == "drop",
+    reasoning.optimizer.learning_rate == 0.001,
+    reasoning.model.base == "Qwen/Qwen3.5-9B-Base",
+    reasoning.model.lora_rank == 128,
+    reasoning.save.every == 50,
     main.steps == 202,
     main.batch.count == 512,
     main.batch.size == 4,
     main.sampling.max_tokens == 16_384,
     main.sampling.temperature == 1,
     main.loss.name == "importance_sampling",
+    main.advantage.name == "none",
+    main.optimizer.learning_rate == 0.0001,
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 128,
+    main.envs.DeepMath_103K.args.prompt == "question",
+    main.save.every == 20,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.DeepMath_103K.id == "hub:zwhe99/DeepMath-103K",
-    main.envs.DeepMath_103K.args.prompt == "question",
     main.envs.DeepMath_103K.rollouts.group == 4,
     main.envs.DeepMath_103K.rollouts.temperature == 1,
     main.envs.DeepMath_103K.rollouts.max_tokens == 16_384,

@@ -41,17 +41,26 @@ test how_it_learns {
     main.teacher.maths.model.model.base == "Qwen/Qwen3.8-27B",
     main.teacher.maths.coef == 1,
     main.teacher.talks.model.model.base == "Qwen/Qwen3.5-397B-A17B",
+    main.optimizer.learning_rate == 0.0001,
+    main.model.base == "Qwen/Qwen3.5-9B",
+    main.model.lora_rank == 128,
+    main.envs.maths.args.prompt == "question",
+    main.envs.maths.reward.reduce == "turns",
+    main.envs.talks.args.prompt == "messages",
+    main.envs.talks.args.replied == "cut",
+    main.envs.talks.reward.reduce == "turns",
+    main.save.every == 20,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.maths.id == "hub:zwhe99/DeepMath-103K",
-    main.envs.maths.args.prompt == "question",
     main.envs.maths.rollouts.group == 4,
     main.envs.maths.rollouts.temperature == 1,
     main.envs.maths.rollouts.max_tokens == 4_096,
-    main.envs.maths.reward.reduce == "turns",
     main.envs.talks.id == "hub:allenai/tulu-3-sft-mixture",
+    main.envs.talks.rollouts.group == 4,
+    main.envs.talks.rollouts.temperature == 1,
   ]
 }

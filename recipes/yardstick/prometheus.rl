@@ -74,5 +74,9 @@ test the_plan {
     main.optimizer.learning_rate == 1e-5,
     main.model.base == "Qwen/Qwen3.5-9B",
     main.model.lora_rank == 32,
+    main.envs.tasks.args.prompt == "orig_instruction",
+    main.envs.tasks.judging.judged.judges.feedback.high == 5,
+    main.envs.tasks.judging.judged.judges.feedback.max_tokens == 2_048,
+    main.save.every == 20,
   ]
 }

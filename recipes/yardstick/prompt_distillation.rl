@@ -33,7 +33,13 @@ sft main {
 
 # `rlc test` runs these.
 test how_it_learns {
-  expect = [main.steps == 66, main.epochs == 4, main.batch == 128]
+  expect = [
+    main.steps == 66,
+    main.epochs == 4,
+    main.batch == 128,
+    main.optimizer.learning_rate == 0.0001,
+    main.save.every == 20,
+  ]
 }
 
 test what_is_trained {
@@ -45,5 +51,9 @@ test what_is_trained {
     main.data.model.model.base == "Qwen/Qwen3.6-35B-A3B",
     main.data.keep.kind == "all",
     main.data.sampling.max_tokens == 1_000,
+    main.data.sampling.temperature == 0.15,
+    main.data.without == "system",
+    main.model.base == "Qwen/Qwen3.6-35B-A3B",
+    main.model.lora_rank == 32,
   ]
 }

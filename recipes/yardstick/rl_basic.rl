@@ -51,5 +51,12 @@ test the_plan {
     main.advantage.name == "cookbook.center",
     main.optimizer.learning_rate == 4e-5,
     main.optimizer.beta1 == 0.9,
+    main.optimizer.beta2 == 0.95,
+    main.optimizer.eps == 1e-8,
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 32,
+    main.envs.gsm8k.args.few_shot == "strawberry.jsonl",
+    main.envs.gsm8k.args.suffix == " Write your answer in \\boxed{} format.",
+    main.save.every == 20,
   ]
 }

@@ -53,5 +53,13 @@ test the_plan {
     main.advantage.args.drop_constant == true,
     main.optimizer.learning_rate == 4e-5,
     main.optimizer.beta1 == 0.9,
+    main.optimizer.beta2 == 0.95,
+    main.optimizer.eps == 1e-8,
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 32,
+    main.envs.gsm8k.args.shuffle == false,
+    main.envs.gsm8k.args.few_shot == "strawberry.jsonl",
+    main.envs.gsm8k.args.format_coef == 0,
+    main.save.every == 20,
   ]
 }

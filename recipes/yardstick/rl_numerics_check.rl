@@ -35,14 +35,15 @@ test how_it_learns {
     main.optimizer.learning_rate == 4e-5,
     main.model.base == "Qwen/Qwen3.8-27B:peft:262144",
     main.model.lora_rank == 32,
+    main.envs.counting.args.args.batch_size == 16,
+    main.envs.counting.args.args.max_trajectory_tokens == 131_072,
+    main.envs.counting.args.args.max_generation_tokens == 1_024,
+    main.save.every == 20,
   ]
 }
 
 test what_it_plays {
   expect = [
-    main.envs.counting.args.args.batch_size == 16,
-    main.envs.counting.args.args.max_trajectory_tokens == 131_072,
-    main.envs.counting.args.args.max_generation_tokens == 1_024,
     main.envs.counting.rollouts.group == 16,
     main.envs.counting.rollouts.temperature == 1,
     main.envs.counting.rollouts.max_tokens == 1_024,

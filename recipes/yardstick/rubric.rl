@@ -58,5 +58,8 @@ test the_plan {
     main.optimizer.learning_rate == 1e-5,
     main.model.base == "Qwen/Qwen3.5-9B",
     main.model.lora_rank == 32,
+    main.envs.sums.judging.judged.judges.criteria.high == 1,
+    main.envs.sums.judging.judged.judges.criteria.max_tokens == 2_048,
+    main.save.every == 20,
   ]
 }

@@ -30,13 +30,14 @@ test how_it_learns {
     main.optimizer.learning_rate == 0.0005,
     main.model.base == "Qwen/Qwen3.6-35B-A3B",
     main.model.lora_rank == 64,
+    main.envs.ToolAlpaca.args.prompt == "instruction",
+    main.save.every == 20,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.ToolAlpaca.id == "hub:tangqiaoyu/ToolAlpaca",
-    main.envs.ToolAlpaca.args.prompt == "instruction",
     main.envs.ToolAlpaca.rollouts.group == 1,
     main.envs.ToolAlpaca.rollouts.temperature == 1,
     main.envs.ToolAlpaca.rollouts.max_tokens == 2_048,

@@ -44,17 +44,19 @@ test how_it_learns {
     main.optimizer.learning_rate == 4e-5,
     main.model.base == "Qwen/Qwen3.5-4B",
     main.model.lora_rank == 32,
-  ]
-}
-
-test what_it_plays {
-  expect = [
     main.envs.search.args.args.batch_size == 512,
     main.envs.search.args.args.chroma_host == "localhost",
     main.envs.search.args.args.chroma_port == 8_000,
     main.envs.search.args.args.chroma_collection_name == "wiki_embeddings",
     main.envs.search.args.args.seed == 2,
+    main.save.every == 20,
+  ]
+}
+
+test what_it_plays {
+  expect = [
     main.envs.search.rollouts.group == 8,
     main.envs.search.rollouts.temperature == 1,
+    main.envs.search.rollouts.max_tokens == 1_024,
   ]
 }

@@ -23,6 +23,7 @@ test how_it_learns {
     main.optimizer.beta1 == 0.9,
     main.optimizer.beta2 == 0.95,
     main.optimizer.eps == 1e-8,
+    main.save.every == 20,
   ]
 }
 
@@ -32,5 +33,7 @@ test what_is_trained {
     main.data.count == 9_500,
     main.data.max_tokens == 32_768,
     main.data.too_long == "drop",
+    main.model.base == "Qwen/Qwen3.5-9B-Base",
+    main.model.lora_rank == 32,
   ]
 }

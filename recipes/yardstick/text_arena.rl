@@ -47,5 +47,7 @@ test the_plan {
     main.optimizer.learning_rate == 3e-5,
     main.model.base == "Qwen/Qwen3.5-4B",
     main.model.lora_rank == 32,
+    main.envs.game.args.illegal == -2,
+    main.save.every == 20,
   ]
 }

@@ -52,17 +52,19 @@ test how_it_learns {
     main.optimizer.learning_rate == 3e-5,
     main.model.base == "Qwen/Qwen3.5-4B",
     main.model.lora_rank == 32,
+    main.envs.game.args.args.held_out == false,
+    main.save.every == 20,
   ]
 }
 
 test what_it_plays {
   expect = [
     main.envs.game.id == "twenty_questions:TwentyQuestions",
-    main.envs.game.args.args.held_out == false,
     main.envs.game.rollouts.group == 8,
     main.envs.game.rollouts.temperature == 1,
     main.envs.game.rollouts.max_tokens == 20,
     main.envs.game.play.opponent.model.base == "Qwen/Qwen3.5-9B",
     main.envs.game.play.seat == "player",
+    main.envs.game.play.max_tokens == 5,
   ]
 }

@@ -31,6 +31,7 @@ test how_it_learns {
     main.optimizer.learning_rate == 1e-5,
     main.model.base == "Qwen/Qwen3.5-4B",
     main.model.lora_rank == 32,
+    main.save.every == 10,
   ]
 }
 

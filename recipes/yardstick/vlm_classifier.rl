@@ -23,7 +23,12 @@ sft main {
 
 # `rlc test` runs these.
 test how_it_learns {
-  expect = [main.steps == 288, main.batch == 32, main.optimizer.learning_rate == 0.0005]
+  expect = [
+    main.steps == 288,
+    main.batch == 32,
+    main.optimizer.learning_rate == 0.0005,
+    main.save.every == 20,
+  ]
 }
 
 test what_is_trained {

@@ -34,7 +34,12 @@ sweep pictures {
 
 # `rlc test` runs these.
 test how_it_learns {
-  expect = [main.steps == 510, main.batch == 32, main.optimizer.learning_rate == 0.0001]
+  expect = [
+    main.steps == 510,
+    main.batch == 32,
+    main.optimizer.learning_rate == 0.0001,
+    main.save.every == 50,
+  ]
 }
 
 test what_is_trained {
