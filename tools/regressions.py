@@ -3,9 +3,9 @@
     python -m tools.regressions            100 of them; prints those that were missed
     python -m tools.regressions --seed 2   others
 
-Some are written out below: what somebody might change by mistake. The others are drawn: a number, a word or a
-step of a recipe, a constant, comparison or method of the Python beside it. One that `rlc check` refuses, or that
-leaves the plan as it was, is no regression and is drawn anew.
+Some are written out below: what somebody might change by mistake. The others are drawn: a number, a
+word or a step of a recipe, a constant, comparison or method of the Python beside it. One that
+`rlc check` refuses, or that leaves the plan as it was, is no regression and is drawn anew.
 """
 
 from __future__ import annotations
@@ -53,16 +53,34 @@ SWAPS = {
     "pairwise": "ranking",
 }
 PYTHON_SWAPS = (
-    *(("==", "!="), (" > ", " < "), (" < ", " > "), (" + ", " - "), (" and ", " or "), ("0.5", "0.6")),
-    *((".lower()", ""), (".strip()", ""), ("1.0", "0.5"), ("0.0", "1.0"), ("= 2", "= 3"), ("> 1", "> 0")),
-    *(("len(other) - len(one)", "len(one) - len(other)"), (".count(", ".find("), ("done=True", "done=False")),
+    *(
+        ("==", "!="),
+        (" > ", " < "),
+        (" < ", " > "),
+        (" + ", " - "),
+        (" and ", " or "),
+        ("0.5", "0.6"),
+    ),
+    *(
+        (".lower()", ""),
+        (".strip()", ""),
+        ("1.0", "0.5"),
+        ("0.0", "1.0"),
+        ("= 2", "= 3"),
+        ("> 1", "> 0"),
+    ),
+    *(
+        ("len(other) - len(one)", "len(one) - len(other)"),
+        (".count(", ".find("),
+        ("done=True", "done=False"),
+    ),
 )
 
 
 @frozen
 class Regression:
-    """``new`` in place of ``old``, which stands at ``start`` of a file in recipes/; the tests of ``recipe`` should
-    see it."""
+    """``new`` in place of ``old``, which stands at ``start`` of a file in recipes/; the tests of
+    ``recipe`` should see it."""
 
     file: str
     start: int
@@ -137,7 +155,11 @@ def by_hand() -> Iterator[Regression]:
 def drawn(seed: int) -> Iterator[Regression]:
     """Yield regressions without end, every fourth in Python."""
     source = random.Random(seed)
-    recipes = [str(p.relative_to(RECIPES)) for p in sorted(RECIPES.rglob("*.rl")) if TESTS in p.read_text("utf-8")]
+    recipes = [
+        str(p.relative_to(RECIPES))
+        for p in sorted(RECIPES.rglob("*.rl"))
+        if TESTS in p.read_text("utf-8")
+    ]
     while True:
         if source.random() < 0.25:
             file = source.choice([*CODE])
@@ -154,7 +176,9 @@ def _in_recipe(file: str) -> Iterator[tuple[int, str, str]]:
     """Yield places of numbers, of words that have a counterpart, and of steps of a pipeline."""
     text = (RECIPES / file).read_text(encoding="utf-8").partition(TESTS)[0]
     hidden = [m.span() for m in re.finditer(r'#[^\n]*|"(?:[^"\\]|\\.)*"', text)]
-    for match in re.finditer(r"\b[a-z_]+\b|(?<![\w.\-$])\d[\d_]*(?:\.\d+)?(?:e-?\d+)?(?![\w.])|\n  \|> [^\n]*\)", text):
+    for match in re.finditer(
+        r"\b[a-z_]+\b|(?<![\w.\-$])\d[\d_]*(?:\.\d+)?(?:e-?\d+)?(?![\w.])|\n  \|> [^\n]*\)", text
+    ):
         if any(start <= match.start() < end for start, end in hidden):
             continue
         old = match[0]
@@ -177,8 +201,8 @@ def _in_python(file: str) -> Iterator[tuple[int, str, str]]:
 
 
 def outcome(one: Regression, folder: Path) -> str:
-    """Plant one in a copy of the recipes, and look at it in a process of its own. Return ``seen``, ``missed``, or
-    ``none`` if it is no regression."""
+    """Plant one in a copy of the recipes, and look at it in a process of its own. Return ``seen``,
+    ``missed``, or ``none`` if it is no regression."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_planted, args=(one, folder, theirs))
@@ -210,12 +234,13 @@ def _planted(one: Regression, folder: Path, answer: Any) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    import rlc.proof.grading
-    import rlc.proof.recipe_tests
+    import rlc.proof.recipe_tests  # noqa: F401 (once, for all processes)
 
     counts, known = {"seen": 0, "missed": 0, "none": 0}, set[str]()
     with tempfile.TemporaryDirectory() as folder:

@@ -38,9 +38,9 @@ else:
         about: TaskFacts about_row
         calls: Code CodeKind PLAYER_SEES SEES module_of_package
         chats: Chat REPLIES read_chat read_pair read_prompt read_solved
-        code: called explained exports_instead lacking lacks load_attribute load_module module_file
-            parameter_names require_fits returned_numbers returns_text search_beside signature_of
-            written_signature
+        code: called explained exports_instead forget_code lacking lacks load_attribute load_module
+            module_file parameter_names require_fits returned_numbers returns_text search_beside
+            signature_of written_signature
         commands: CONTAINERS is_command server_command
         digests: changed_files data_files
         errors: CodeError DataError FilePlace PackageMissingError at_place

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import traceback
 from collections import Counter
@@ -318,6 +319,17 @@ def search_beside(recipe: str) -> None:
         if folder not in sys.path:
             _SEARCHED[folder] = frozenset(sys.modules)
             sys.path.append(folder)
+
+
+def forget_code(folder: str) -> None:
+    """Have modules in a folder and below it imported anew when they are next asked for, but for
+    those of rlc, of tests and of an environment with packages."""
+    for name, module in list(sys.modules.items()):
+        file = os.path.abspath(getattr(module, "__file__", None) or os.sep)
+        own = file.startswith(os.path.join(folder, "")) and "site-packages" not in file
+        if own and not re.match(r"rlc(\.|$)|test|conftest|__", name):
+            del sys.modules[name]
+    importlib.invalidate_caches()
 
 
 def _is_in(folder: str, module: str) -> bool:

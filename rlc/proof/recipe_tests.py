@@ -25,7 +25,7 @@ from rlc.check import (
     same_tasks,
 )
 from rlc.compile import load, rehearse_stage
-from rlc.data import Reader
+from rlc.data import Reader, forget_code
 from rlc.errors import Error
 from rlc.lang import Diagnostic, Diagnostics, Severity, finding_dicts
 from rlc.plan import (
@@ -112,7 +112,11 @@ class RecipeTestResults:
 
 
 def run_recipe_tests(paths: Iterable[str], keyword: str = "") -> RecipeTestResults:
-    """Run the tests of recipes; see :func:`rlc.api.test`."""
+    """Run the tests of recipes; see :func:`rlc.api.test`. Code beside them is read anew: it may
+    have changed since this process imported it."""
+    paths = list(paths)
+    for folder in {os.path.dirname(os.path.abspath(path)) for path in paths}:
+        forget_code(folder)
     return RecipeTestResults(tuple(one for path in paths for one in _tests_of(path, keyword)))
 
 

@@ -197,3 +197,10 @@ def test_formats_and_exit_status(sums: Path, capsys: pytest.CaptureFixture[str])
     (sums / "sums.rl").write_text("train main {}\n")
     assert main(["test", "sums.rl"]) == 1
     assert "(the recipe has errors)" in capsys.readouterr().out
+
+
+def test_code_that_has_changed_is_read_anew(sums: Path) -> None:
+    """As an agent changes it, whose server goes on."""
+    assert rlc.test("sums.rl", keyword="answer")
+    (sums / "sums.py").write_text("def right(reply, row):\n    return 1\n")
+    assert not rlc.test("sums.rl", keyword="answer")
