@@ -87,6 +87,9 @@ def test_it_runs(project: str) -> None:
     summary = rlc.run(rlc.load("recipe.rl", set=short.get(project, {"main.steps": 1})))
     assert summary.state in ("finished", "nothing learnt")
     assert all(expected.holds for expected in summary.expectations)
+    tested = rlc.test(".")
+    assert tested, [item.message for item in tested.findings]
+    assert len(tested.of("passed")) >= 2
 
 
 def test_what_is_there_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

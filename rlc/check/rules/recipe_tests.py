@@ -491,9 +491,9 @@ class _Expectations:
     def _names_episode(self, expr: Expr) -> bool:
         func = expr.func if isinstance(expr, Call) else expr
         head = func.value if isinstance(func, Attribute) else func
-        if not (isinstance(head, Name) and head.id in _VALUES):
+        if not isinstance(head, Name) or head.id not in _VALUES:
             return False
-        return isinstance(expr, Call) or head.id not in self.stages  # a stage may be called `end`
+        return isinstance(expr, Call) or head.id not in self.stages  # which may be called `end`
 
     def _operand(self, expr: Expr) -> Compared | None:
         """Return what a path or call names; None after a report."""

@@ -21,10 +21,10 @@ expect main.heldout.accuracy >= 70%
 # `rlc test` runs these.
 test the_loss_falls {
   rehearse = main
-  steps    = 8
+  steps    = 5
   expect   = [main.loss.last < main.loss.first]
 }
 
 test the_run_stays_small {
-  expect = [job.cost.high == $0, main.loss.name == "dpo", main.loss.beta == 0.1]
+  expect = [job.cost.high == $0, main.loss.name == "dpo", main.loss.config.beta == 0.1]
 }

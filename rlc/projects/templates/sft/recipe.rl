@@ -35,6 +35,6 @@ test answers_are_compared {
 
 test the_loss_falls {
   rehearse = main
-  steps    = 10
+  steps    = 5
   expect   = [main.loss.last < main.loss.first]
 }
