@@ -13,7 +13,9 @@ import safetensors.numpy
 from run_support import TINY, block, compiled, run_new
 
 import rlc
-from rlc.catalog import find_weights
+from rlc.api import Recipe
+from rlc.catalog import find_weights, located_files
+from rlc.emit.job.folder import emit_job
 from rlc.plan.records import Plan
 
 pytestmark = pytest.mark.plain
@@ -55,6 +57,19 @@ def test_it_ends_as_an_uninterrupted_run_to_the_bit(service: str, tmp_path: Path
         run_new(rest, plan(tmp_path, f"weights = {weights}", 2))
         assert same(left(rest, 2), left(whole, 4)) is goes_on
         assert same(left(rest, 2), left(whole, 2)) is False
+
+
+def test_a_job_takes_the_state_of_the_optimiser_along(tmp_path: Path) -> None:
+    run_new(tmp_path / "run", plan(tmp_path, "lora_rank = 4", 2))
+    text = TINY.replace("lora_rank = 4", 'weights = state("run")')
+    text += block("sft", "main", LEARN | {"data": 'chats("rows.jsonl")', "steps": "2"})
+    (tmp_path / "recipe.rl").write_text(text)
+    recipe = Recipe(str(tmp_path / "recipe.rl"))
+    emit_job(recipe.compile(), tmp_path / "job", recipe.options())
+    shutil.rmtree(tmp_path / "run")
+    (stage,) = located_files(rlc.load_plan(tmp_path / "job" / "plan.json")).stages
+    assert stage.model.with_optimizer
+    assert find_weights(stage.model.weights or "").has_optimizer
 
 
 def test_a_file_says_what_it_is(tmp_path: Path) -> None:
