@@ -84,10 +84,28 @@ class ReplayedEpisode:
         either to 0, or back."""
         return len(self.advantage) > 1 and len({_sign(x) for x in self.advantage}) > 1
 
+    def token_weight(self, side: int) -> float:
+        """Return the sum of the weights of its tokens that are trained on."""
+        tokens = sum(int(one.mask_T.sum()) for one in self.sequences[side])
+        return tokens * (self.weight[side] or 0.0)
+
     @property
     def name(self) -> str:
         """Its name in tables: ``guess 12/3 judge``, of task and member."""
         return f"{self.env} {self.task}/{self.member} {self.role}".strip()
+
+
+@frozen
+class ReplayedGroup:
+    """The episodes of a task: ``weight`` is their part of the sum of the weights of all tokens that
+    are trained on, ``share`` that of the gradient; as it was and, if something else was asked for,
+    as it would be."""
+
+    env: str
+    task: int
+    rewards: tuple[float, ...]
+    weight: tuple[float, ...]
+    share: tuple[float, ...]
 
 
 @frozen(eq=False)
@@ -137,6 +155,28 @@ class ReplayRecord:
     def agrees(self) -> bool:
         """Whether what was computed anew is what the run has journalled."""
         return all(x <= _allowed(name) for name, x in self.differences.items())
+
+    @property
+    def groups(self) -> tuple[ReplayedGroup, ...]:
+        """The groups of the step, in the order of the run."""
+        members: dict[tuple[str, int], list[ReplayedEpisode]] = {}
+        for one in self.episodes:
+            members.setdefault((one.env, one.task), []).append(one)
+        sides = range(len(self.sides))
+        whole = [sum(one.token_weight(side) for one in self.episodes) for side in sides]
+        return tuple(
+            ReplayedGroup(
+                env,
+                task,
+                tuple(one.reward for one in own),
+                tuple(
+                    sum(one.token_weight(side) for one in own) / (whole[side] or 1.0)
+                    for side in sides
+                ),
+                tuple(sum(one.share[side] for one in own) for side in sides),
+            )
+            for (env, task), own in members.items()
+        )
 
     def group(self, env: str, task: int) -> tuple[ReplayedEpisode, ...]:
         """Return the episodes of one task."""

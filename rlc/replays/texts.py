@@ -42,6 +42,7 @@ def tables(found: ReplayRecord, shown: int = _SHOWN) -> list[ReplayTable]:
             ),
             "by the sizes of the tokens' slopes ∂L/∂log p; of components by what changes without",
         ),
+        _groups(found, shown),
         ReplayTable("the gradients themselves", ("", *names), *_taken(found)),
         _episodes(found, shown),
     ]
@@ -94,6 +95,27 @@ def _taken(found: ReplayRecord) -> tuple[tuple[tuple[str, ...], ...], str]:
         ),
     )
     return rows, "" if cosine is None else f"cosine of both gradients: {cosine:.4f}"
+
+
+def _groups(found: ReplayRecord, shown: int) -> ReplayTable:
+    """Return the groups whose part of the gradient changes most, or is largest."""
+    known = [one for one in found.groups if any(one.share)]
+    chosen = sorted(
+        known, key=lambda one: -abs(one.share[-1] - (one.share[0] * len(one.share[1:])))
+    )
+    names = ("weight", "share")
+    pairs = tuple(f"{name} {side}" for name in names for side in ("as it was", "as asked"))
+    columns = pairs if found.after else names
+    rows = [
+        (
+            f"{one.env} {one.task}",
+            f"{min(one.rewards):.3g} to {max(one.rewards):.3g}",
+            *(_share(value) for value in (*one.weight, *one.share)),
+        )
+        for one in chosen[: shown // 2]
+    ]
+    title = "groups whose share changes most" if found.after else "groups with the largest shares"
+    return ReplayTable(title, ("group", "rewards", *columns), tuple(rows))
 
 
 def _episodes(found: ReplayRecord, shown: int) -> ReplayTable:
@@ -188,6 +210,16 @@ def replay_dict(found: ReplayRecord) -> dict[str, Any]:
         "agrees": found.agrees,
         "differences": dict(found.differences),
         "notes": list(found.notes),
+        "groups": [
+            {
+                "env": one.env,
+                "task": one.task,
+                "rewards": list(one.rewards),
+                "weight": list(one.weight),
+                "share": list(one.share),
+            }
+            for one in found.groups
+        ],
         "episodes": [
             {
                 **{name: getattr(one, name) for name in ("env", "task", "member", "role")},

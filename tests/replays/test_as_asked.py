@@ -65,6 +65,17 @@ def test_moving_averages_are_those_of_the_steps_before(path: Path) -> None:
     )
 
 
+def test_what_an_aggregation_gives_to_groups(path: Path) -> None:
+    found = rlc.replay(path, 1, set=["main.aggregate=prompt_mean()"])
+    weights = [one.weight for one in found.groups if any(one.weight)]
+    assert len({round(asked, 12) for _, asked in weights}) == 1  # each task alike
+    assert len({was for was, _ in weights}) > 1  # by their tokens
+    updates = rlc.replay(path, 1, set=["main.batch.updates=2"])
+    assert updates.after is not None
+    assert updates.after.outcome.batch is not None
+    assert len(updates.after.outcome.batch.minibatches) == 2
+
+
 def test_who_changes_sides(path: Path) -> None:
     asked = rlc.replay(path, 2, set=["main.advantage=grpo() |> clip(0, none)", "main.kl=none"])
     below = [one for one in asked.episodes if one.advantage[0] < 0]

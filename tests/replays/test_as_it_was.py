@@ -82,6 +82,9 @@ def test_a_step_is_as_the_run_journalled_it(kind: str) -> None:
         shares = found.before.environments
         assert not shares or sum(shares.values()) == pytest.approx(1)
         assert sum(one.share[0] for one in found.episodes) == pytest.approx(1 if shares else 0)
+        assert sum(one.share[0] for one in found.groups) == pytest.approx(1 if shares else 0)
+        if found.before.loss:
+            assert sum(one.weight[0] for one in found.groups) == pytest.approx(1)
 
 
 def test_what_the_gradient_is_made_of() -> None:
