@@ -97,7 +97,7 @@ async def _taken(
     known = await _losses(training, stage, updates)
     gradient: dict[str, Floats] = {}
     if datums or any(update.taught or update.observed for update in updates):
-        for update in updates:  # all at the weights of the beginning
+        for update in _at_once(updates):  # all at the weights of the beginning
             pending = await submit_gradients(training, stage, step, [update], own, seed)
             for one in pending.submitted:
                 await one.output
@@ -115,6 +115,17 @@ async def _taken(
     after = await _losses(training, stage, updates)
     norm = math.sqrt(fsum(float((part**2).sum()) for part in gradient.values()))
     return TakenStep(gradient, norm, known, after)
+
+
+def _at_once(updates: Sequence[Minibatch]) -> Sequence[Minibatch]:
+    """Return updates of one loss as one, in which it compares all of their sequences."""
+    config = updates[0].loss_config
+    if any(one.loss_config != config for one in updates):
+        return updates
+    datums = [datum for one in updates for datum in one.datums]
+    taught = [datum for one in updates for datum in one.taught]
+    observed = [datum for one in updates for datum in one.observed]
+    return [Minibatch(datums, config, taught, observed)]
 
 
 async def _losses(
