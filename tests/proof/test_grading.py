@@ -147,6 +147,17 @@ def test_mistakes_say_what_to_do(
     assert "Traceback" not in told
 
 
+def test_a_recipe_with_mistakes_is_not_played(
+    sums: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (sums / "sums.rl").write_text((sums / "sums.rl").read_text().replace("grpo()", "grpa()"))
+    for command in (["grade", "sums.rl", "--reply", "5"], ["audit", "sums.rl"]):
+        assert main(command) == 1
+        told = capsys.readouterr().err
+        assert told.startswith("error[RL")
+        assert "did you mean `grpo`" in told
+
+
 def test_replies_are_read_from_files(sums: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (sums / "reply.txt").write_text("It is 5\n")
     (sums / "turns.json").write_text('["5", "no more"]')

@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
     from rlc.proof import audit
     from rlc.version import __version__
 
-    plan = plan_of(args)
+    if (plan := plan_of(args)) is None:
+        return 1
     with announced(f"auditing {args.recipe}", args.format != "text"):
         found = audit(plan, args.env, args.keep, args.seconds)
     diagnostics = found.diagnostics()
