@@ -36,6 +36,7 @@ test the_rope_is_pulled {
     reward("eee", "eee") == 0,
     reward("", "") == 0,
     turns("eee", "eee") == 2,
+    end("eee", "eee") == done,
     end("eee") == unfinished,
     contains(prompt, "letter e"),
   ]

@@ -24,6 +24,7 @@ test how_it_learns {
     main.steps == 32,
     main.batch == 32,
     main.loss.name == "brier",
+    main.every == 16,
     main.optimizer.learning_rate == 0.0001,
   ]
 }
