@@ -153,4 +153,4 @@ def test_the_shelf_is_whole() -> None:
         assert not list(made.diagnostics), path
         (sweep,) = made.sweeps
         assert (len(sweep.plan.claims), sweep.plan.seeds >= 5) == (1, True)
-        assert f"`{path.name}`" in page
+        assert f"`recipes/claims/{path.name}`" in page
