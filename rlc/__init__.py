@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rlc.runtime.reuse.storage import Storage, stored
     from rlc.runtime.start import ExpectationError
     from rlc.runtime.summary import History, Observer, Summary, history
+    from rlc.spending import bill, probe
     from rlc.sweeps.claims import ClaimResult
     from rlc.sweeps.journal import SweepSummary
     from rlc.sweeps.start import resume_sweep
@@ -56,8 +57,8 @@ else:
     __getattr__ = door(
         __name__,
         """
-        api: Explanation Recipe RecipeError audit explain grade load load_plan replay run sweep
-            test
+        api: Explanation Recipe RecipeError audit explain grade load load_plan replay run
+            sweep test
         errors: Error
         models.model: Model model resume
         plan.records: Plan
@@ -67,6 +68,7 @@ else:
         runtime.start: ExpectationError
         runtime.summary: Observer Summary
         sweeps.claims: ClaimResult
+        spending: bill probe
         sweeps.journal: SweepSummary
         sweeps.start: resume_sweep
         """,
@@ -88,12 +90,14 @@ __all__ = [
     "Summary",
     "SweepSummary",
     "audit",
+    "bill",
     "explain",
     "grade",
     "history",
     "load",
     "load_plan",
     "model",
+    "probe",
     "replay",
     "resume",
     "resume_sweep",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from rlc.errors import Error
 from rlc.lang import STDIN, read_source, recipe_files
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rlc.compile import CompileResult, Sweep
-    from rlc.explanation import Format
+    from rlc.explanation import Format, RecipeChange
     from rlc.lang import Diagnostics
     from rlc.models import TrainedSummary
     from rlc.plan import Plan
+    from rlc.pricing import Seen
     from rlc.pricing.critical_path import Latencies
     from rlc.proof import GroupGrade, RecipeAudit, RecipeTestResults
     from rlc.replays import Replay
@@ -110,7 +111,15 @@ class Recipe:
         found = self.compile()
         plan = found.plan or found.unmet
         given = found.diagnostics, None, found.sweeps
-        return Explanation(self.path, plan, *given, reused=reused(plan))
+        return Explanation(self.path, plan, *given, reused=reused(plan), seen=seen(plan))
+
+    def change_since(self, base: str | os.PathLike[str]) -> RecipeChange:
+        """Return what differs from an earlier version of the recipe, compiled with the same
+        settings: a commit, branch or tag of its repository, another recipe, a saved plan, or a run.
+        Raise rlc.Error if there is no such version, or the other recipe has errors."""
+        from rlc.spending import change_since
+
+        return change_since(self, os.fspath(base))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to a file, for `rlc run` and :func:`rlc.load_plan`.
@@ -146,6 +155,7 @@ class Explanation:
         sweeps: the sweeps that the recipe declares.
         reused: what a run of the plan would take from the runs in ``runs``; see
             :meth:`rlc.runtime.ReusedStage.as_data`.
+        seen: what probes and earlier runs have shown of its episodes, by stage and environment.
     """
 
     recipe: str
@@ -154,6 +164,7 @@ class Explanation:
     latencies: Latencies | None = None
     sweeps: tuple[Sweep, ...] = ()
     reused: tuple[ReusedStage, ...] = ()
+    seen: Mapping[str, Seen] = field(factory=dict, repr=False)
 
     def __str__(self) -> str:
         return self.text()
@@ -169,15 +180,16 @@ class Explanation:
 
         write = explain_text if full else summary_text
         taken = [f"{one.text} (`rlc run --fresh` takes nothing)" for one in self.reused]
-        return write(self.plan, self.diagnostics, color, self.latencies, self.sweeps, taken)
+        given = self.latencies, self.sweeps, taken, self.seen
+        return write(self.plan, self.diagnostics, color, *given)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the data of `rlc explain --json`."""
         from rlc.explanation import explain_dict
 
-        given = self.plan, self.recipe, self.diagnostics, self.latencies, self.sweeps
+        given = self.diagnostics, self.latencies, self.sweeps, self.seen
         taken = [one.as_data() for one in self.reused]
-        return explain_dict(*given) | ({"reused": taken} if taken else {})
+        return explain_dict(self.plan, self.recipe, *given) | ({"reused": taken} if taken else {})
 
     def graph(self, format: Format = "mermaid") -> str:
         """Return the job graph as text, in the ``"mermaid"`` or ``"dot"`` language.
@@ -284,7 +296,7 @@ def explain(plan: Plan) -> Explanation:
     """
     from rlc.lang import Diagnostics
 
-    return Explanation(plan.recipe, plan, Diagnostics(), reused=reused(plan))
+    return Explanation(plan.recipe, plan, Diagnostics(), reused=reused(plan), seen=seen(plan))
 
 
 def reused(plan: Plan | None, roots: Sequence[Path] = ()) -> tuple[ReusedStage, ...]:
@@ -295,6 +307,15 @@ def reused(plan: Plan | None, roots: Sequence[Path] = ()) -> tuple[ReusedStage, 
     from rlc.runtime import find_reuse
 
     return find_reuse(plan, roots).parts
+
+
+def seen(plan: Plan | None) -> Mapping[str, Seen]:
+    """Return what the runs in the folder ``runs`` have shown of the episodes of a plan."""
+    if plan is None or not os.path.isdir("runs"):
+        return {}
+    from rlc.proof import episodes_seen
+
+    return episodes_seen(plan)
 
 
 def run(
@@ -454,7 +475,7 @@ def grade(
     """
     from rlc.proof import grade as grade_replies
 
-    return grade_replies(_plan_of(job), replies, env, task, judge)
+    return grade_replies(plan_of(job), replies, env, task, judge)
 
 
 def audit(
@@ -487,10 +508,10 @@ def audit(
     """
     from rlc.proof import audit as audit_plan
 
-    return audit_plan(_plan_of(job), env, keep, seconds)
+    return audit_plan(plan_of(job), env, keep, seconds)
 
 
-def _plan_of(job: Plan | Recipe | str | os.PathLike[str]) -> Plan:
+def plan_of(job: Plan | Recipe | str | os.PathLike[str]) -> Plan:
     """Return the plan of a job. Raise RecipeError if its recipe has errors."""
     if isinstance(job, str | os.PathLike):
         job = load_plan(job) if is_saved_plan(job) else load(job)

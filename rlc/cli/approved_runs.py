@@ -46,6 +46,19 @@ def needs_approval(saved: SavedPlan) -> bool:
     return not (rehearses and here) or bool(total_cost(plan_cost(saved.plan), "high"))
 
 
+def require_approved(path: str) -> None:
+    """Raise Error if a saved plan needs an approval and has none."""
+    saved = read_plan(path)
+    if needs_approval(saved) and not _file(saved.plan).exists():
+        raise Error(
+            f"this has not been approved: {path} ({plan_hash(saved.plan)[:12]}), or it was run "
+            "already",
+            f"show a person what `explain` says of it, and ask them to run "
+            f"`rlc mcp --approve {path}` in a terminal; a plan made with `rehearse` needs no "
+            "approval where it costs nothing",
+        )
+
+
 def _file(plan: Plan) -> Path:
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     whole = json.dumps(plan_to_dict(plan), sort_keys=True)
@@ -65,13 +78,8 @@ async def start(path: str, wait_seconds: float) -> dict[str, Any]:
         _file(plan).unlink()  # it is good for one run
     except FileNotFoundError:
         approved = False
-    if not approved and needs_approval(read_plan(path)):
-        raise Error(
-            f"this has not been approved: {path} ({plan_hash(plan)[:12]}), or it was run already",
-            f"show a person what `explain` says of it, and ask them to run "
-            f"`rlc mcp --approve {path}` in a terminal; a plan made with `rehearse` needs no "
-            "approval where it costs nothing",
-        )
+    if not approved:
+        require_approved(path)
     folder = new_folder(_RUNS, Path(plan.recipe).stem)
     folder.rmdir()  # `rlc run` makes it, once the plan can be run
     command = [sys.executable, "-m", "rlc", "run", path, "--run-dir", str(folder), "--quiet"]

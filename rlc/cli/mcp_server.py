@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from pydantic import ValidationError
 
 import rlc
 from rlc.catalog import as_data, reread_providers
-from rlc.cli.approved_runs import needs_approval, start
+from rlc.cli.approved_runs import needs_approval, require_approved, start
 from rlc.cli.commands.jobs.gc import stored_data
 from rlc.cli.commands.jobs.runs import run_rows
 from rlc.cli.commands.recipes.catalog import look_up
@@ -233,6 +234,17 @@ def test(path: str, keyword: str = "") -> dict[str, Any]:  # noqa: PT028 (a tool
 
 
 @_tool(reads=False)
+async def probe(plan: str, groups: int | None = None) -> dict[str, Any]:
+    """Play a few episodes of each environment of a saved plan with its real model, and train
+    nothing: whether there is anything to learn, what fails, what the job will cost. A plan that
+    `run` runs only with an approval needs one for this, too; it is still good for one run.
+    """
+    require_approved(plan)
+    found = await asyncio.to_thread(rlc.probe, rlc.load_plan(plan), groups)
+    return found.to_dict()
+
+
+@_tool(reads=False)
 async def run(plan: str, wait_seconds: float = 30) -> dict[str, Any]:
     """Run a saved plan, once, if a person has approved it; a rehearsal that costs nothing needs no
     approval. Returns after `wait_seconds` at most, or when the run has ended; it goes on in a
@@ -272,6 +284,14 @@ def gc(folder: str = "runs") -> dict[str, Any]:
     runs `rlc gc --yes` in a terminal.
     """
     return stored_data(rlc.stored(folder))
+
+
+@_tool(reads=True)
+def bill(runs: list[str]) -> dict[str, Any]:
+    """Set side by side what runs (`runs/NAME`) were expected to cost, what they have metered, and
+    what their service has billed, by stage and kind of token; and what of it taught nothing.
+    """
+    return {"bills": [one.to_dict() for one in rlc.bill(*runs)]}
 
 
 @_tool(reads=True)

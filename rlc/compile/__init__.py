@@ -2,6 +2,7 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from rlc.compile.earlier import *
     from rlc.compile.overrides import *
     from rlc.compile.recipe import *
     from rlc.compile.saved import *
@@ -13,6 +14,7 @@ else:
     __getattr__ = door(
         __name__,
         """
+        earlier: recipe_at
         overrides: WEIGHTS
         recipe: CompileResult check compile_source load
         saved: MadeFrom PlanFileError SavedPlan load_plan read_plan save_plan stale_lines

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from rlc.explanation.full import *
     from rlc.explanation.job import *
     from rlc.explanation.layout import *
+    from rlc.explanation.pull_request import *
     from rlc.explanation.schemes import *
     from rlc.explanation.services import *
     from rlc.explanation.sizes import *
@@ -25,6 +26,7 @@ else:
         full: explain_dict explain_html explain_markdown explain_text text_html
         job: Format edge_notes render_graph
         layout: count dollars
+        pull_request: RecipeChange recipe_change
         services: offers_dict offers_text
         sizes: price
         stages: formula_sections loss_formula

@@ -7,7 +7,7 @@ content hash alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rlc.compile import Sweep
@@ -25,7 +25,7 @@ from rlc.plan import (
     plan_hash,
     value_changes,
 )
-from rlc.pricing import KINDS, LEVELS, Level, Money, bill_of, plan_cost, total_cost
+from rlc.pricing import KINDS, LEVELS, Level, Money, Seen, bill_of, plan_cost, total_cost
 from rlc.records import asdict, frozen
 
 NO_CHANGE = "no change: both do the same"
@@ -58,11 +58,15 @@ class PlanDiff:
 
 
 def diff_plans(
-    before: Plan, after: Plan, sweeps: tuple[Sequence[Sweep], Sequence[Sweep]] = ((), ())
+    before: Plan,
+    after: Plan,
+    sweeps: tuple[Sequence[Sweep], Sequence[Sweep]] = ((), ()),
+    seen: tuple[Mapping[str, Seen], Mapping[str, Seen]] = ({}, {}),
 ) -> PlanDiff:
-    """Compare two plans, and the ``sweeps`` of the recipes that they are of."""
+    """Compare two plans, and the ``sweeps`` of the recipes that they are of; ``seen`` is what is
+    known of the episodes of each."""
     changed = tuple(sweep_changes(*sweeps))
-    costs = plan_cost(before), plan_cost(after)
+    costs = plan_cost(before, seen[0]), plan_cost(after, seen[1])
     bills = bill_of(costs[0], "expected"), bill_of(costs[1], "expected")
     old, new = _graph_lines(before), _graph_lines(after)
     return PlanDiff(

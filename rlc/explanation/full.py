@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from rlc.pricing import (
     KINDS,
     LEVELS,
     Money,
+    Seen,
     StageCost,
     Tokens,
     bill_of,
@@ -50,20 +51,23 @@ def explain_text(
     latencies: Latencies | None = None,
     sweeps: Sequence[Sweep] = (),
     reused: Sequence[str] = (),
+    seen: Mapping[str, Seen] = {},
 ) -> str:
     """Return a plan as text, with the findings of its recipe, its ``sweeps`` and what is ``reused``
-    of other runs, in sentences; with ``latencies`` also how long it takes."""
+    of other runs, in sentences; with ``latencies`` also how long it takes. ``seen`` is what is
+    known of the episodes of its stages."""
     paint = Paint(color)
     located = located_files(plan).stages
-    costs = stage_costs(located)
+    costs = stage_costs(located, seen)
+    times = sizes.times_of(plan, latencies, seen, costs)
     seed = f"seed {plan.seed} ({plan.provenance.get('seed', 'default')})"
     lines = [f"{paint.title(plan.recipe)}   plan {plan_hash(plan)[:12]}   {seed}"]
     if len(costs) > 1:
         lines += section("stages", job.job_lines(plan, costs), paint)
     for stage, opened, cost in zip(plan.stages, located, costs, strict=True):
         lines += ["", *_stage(plan, stage, cost, paint)]
-        lines += section("assumed", _sentences(assumptions(opened)), paint)
-        lines += section("timing", sizes.timing_lines(plan, stage, latencies or {}), paint)
+        lines += section("assumed", _sentences(assumptions(opened, seen.get(stage.name))), paint)
+        lines += section("timing", sizes.timing_lines(plan, stage, times), paint)
     lines += ["", paint.title("the whole job")]
     if len(costs) > 1:
         lines += section("cost in USD", sizes.job_cost_lines(costs), paint)
@@ -105,6 +109,7 @@ def explain_dict(
     found: Diagnostics,
     latencies: Latencies | None = None,
     sweeps: Sequence[Sweep] = (),
+    seen: Mapping[str, Seen] = {},
 ) -> dict[str, Any]:
     """Return a plan as data for JSON; without a plan it has only diagnostics. It has ``timing`` if
     ``latencies`` are given, ``expectations`` and ``sweeps`` if there are any."""
@@ -123,12 +128,13 @@ def explain_dict(
             "plan_hash": plan_hash(plan),
             "stages": [{**record, **_added(plan, stage)} for stage, record in stages],
             "graph": plain["graph"],
-            "cost": _cost_dict(plan),
+            "cost": _cost_dict(plan, seen),
         }
         if plan.expectations:
             data["expectations"] = job.expectation_dicts(plan)
-        if latencies is not None:
-            timings = (sizes.stage_timing(plan, stage, latencies) for stage in plan.stages)
+        if latencies is not None or seen:
+            times = sizes.times_of(plan, latencies, seen, plan_cost(plan, seen))
+            timings = (sizes.stage_timing(plan, stage, times) for stage in plan.stages)
             data["timing"] = [timing for timing in timings if timing is not None]
     if sweeps:
         from rlc.explanation.sweeps import sweep_dicts  # most recipes have none
@@ -153,11 +159,11 @@ def _added(plan: Plan, stage: StagePlan) -> dict[str, Any]:
     }
 
 
-def _cost_dict(plan: Plan) -> dict[str, Any]:
+def _cost_dict(plan: Plan, seen: Mapping[str, Seen]) -> dict[str, Any]:
     """Return the estimates by level. A null total is unknown, and ``at_least`` its lower bound; if
-    that is null, too, it has no bound."""
+    that is null, too, it has no bound. ``measured`` is what they were made of, if it was seen."""
     located = located_files(plan).stages
-    costs = stage_costs(located)
+    costs = stage_costs(located, seen)
     paid = (stage.model for stage, cost in zip(plan.stages, costs, strict=True) if not cost.free)
     sources = dict.fromkeys(filter(None, (price_source(model)[0] for model in paid)))
     return {
@@ -183,11 +189,16 @@ def _cost_dict(plan: Plan) -> dict[str, Any]:
                 "tokens_before": {level: _tokens(cost.tokens_before[level]) for level in LEVELS},
                 "bill": {level: _totals(cost.bill[level]) for level in LEVELS},
                 **_amounts({level: cost.total(level) for level in LEVELS}),
-                "assumptions": assumptions(stage),
+                "assumptions": assumptions(stage, seen.get(stage.name)),
+                **({"measured": _measured(seen[cost.stage])} if cost.measured else {}),
             }
             for stage, cost in zip(located, costs, strict=True)
         ],
     }
+
+
+def _measured(seen: Seen) -> dict[str, Any]:
+    return {env: one.to_dict() for env, one in seen.items()}
 
 
 def _amounts(amounts: dict[Any, Money]) -> dict[str, Any]:

@@ -66,10 +66,12 @@ from rlc.pricing import (
     LEVELS,
     Level,
     Money,
+    Seen,
     StageCost,
     bill_rows,
     extends_prefix,
     plan_cost,
+    seen_latencies,
     shares,
     total_cost,
 )
@@ -81,6 +83,10 @@ def size_lines(stage: StagePlan, cost: StageCost) -> Lines:
     for sentence in (collected(stage), *_SENTENCES[stage](stage, cost)):
         yield from wrapped(sentence, hang=2)
     tokens, each = cost.step_tokens["high"].total, "an" if cost.kind == "eval" else "a"
+    if cost.measured:
+        least = number(cost.step_tokens["low"].total)
+        yield f"{least} to {number(tokens)} tokens {each} {cost.unit}"
+        return
     most = f"at most {number(tokens)}" if isfinite(tokens) else "any number of"
     yield f"{most} tokens {each} {cost.unit}"
 
@@ -509,6 +515,19 @@ def _money(amounts: Iterable[Money]) -> str:
 def _cells(texts: Iterable[str], width: int = _USD) -> str:
     """Return cells of a row, with a blank before a text that is too wide for its column."""
     return "".join(f" {text:>{width - 1}}" for text in texts)
+
+
+def times_of(
+    plan: Plan,
+    latencies: Latencies | None,
+    seen: Mapping[str, Seen],
+    costs: Iterable[StageCost],
+) -> Latencies:
+    """Return the latencies that are given, else those that were seen."""
+    if latencies is not None or not seen:
+        return latencies or {}
+    trained = {cost.stage: cost.step_tokens["expected"].train for cost in costs}
+    return seen_latencies(plan, seen, trained)
 
 
 def timing_lines(plan: Plan, stage: StagePlan, latencies: Latencies) -> Lines:

@@ -3,7 +3,7 @@ unusual. Everything else is in the full text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite, isinf
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from rlc.explanation.sizes import (
     span,
     stage_timing,
     stale_prices,
+    times_of,
     when_evaluated,
 )
 from rlc.explanation.stages import reference_name, teaching, whose
@@ -46,7 +47,7 @@ from rlc.plan import (
     show,
 )
 from rlc.plan.leaves import asked_models
-from rlc.pricing import LEVELS, Level, StageCost, endless, plan_cost, shares, total_cost
+from rlc.pricing import LEVELS, Level, Seen, StageCost, endless, plan_cost, shares, total_cost
 from rlc.pricing.critical_path import Latencies
 
 if TYPE_CHECKING:
@@ -62,15 +63,17 @@ def summary_text(
     latencies: Latencies | None = None,
     sweeps: Sequence[Sweep] = (),
     reused: Sequence[str] = (),
+    seen: Mapping[str, Seen] = {},
 ) -> str:
     """Return a plan in short, with the arguments of :func:`rlc.explanation.full.explain_text`."""
     paint = Paint(color)
-    costs = plan_cost(plan)
+    costs = plan_cost(plan, seen)
     made: list[tuple[str, Iterable[str]]] = [
         *((s.name, _stage(s, cost)) for s, cost in zip(plan.stages, costs, strict=True)),
         *((f"sweep {sweep.plan.name}", _sweep(sweep)) for sweep in sweeps),
         ("tokens", [span(lambda level: _rounded(sum(cost.tokens(level) for cost in costs)))]),
-        ("time", _time(plan, latencies or {})),
+        ("measured", _measured(plan, costs, seen)),
+        ("time", _time(plan, latencies, seen, costs)),
         (
             "cost",
             [
@@ -180,11 +183,32 @@ def _sweep(sweep: Sweep) -> Lines:
     yield f"{trials}, compared by {plan.metric.name}{claims}{paid} (`rlc sweep` runs it)"
 
 
-def _time(plan: Plan, latencies: Latencies) -> Lines:
+def _measured(plan: Plan, costs: Sequence[StageCost], seen: Mapping[str, Seen]) -> Lines:
+    """Yield what the estimates are made of, where episodes were seen."""
+    for stage, cost in zip(plan.stages, costs, strict=True):
+        for env in stage.played if cost.measured else ():
+            one = seen[stage.name][env.name]
+            drift = one.length_drift
+            yield (
+                f"{stage.name}: {count(one.episodes, 'episode')} of {env.name} in the "
+                f"{one.source}; the range holds in nine of ten runs, if lengths change by "
+                f"{drift.low:.2f} to {drift.high:.2f} ({drift.source})"
+            )
+
+
+def _time(
+    plan: Plan,
+    latencies: Latencies | None,
+    seen: Mapping[str, Seen],
+    costs: Sequence[StageCost],
+) -> Lines:
+    """Yield how long stages take, with latencies that are given, or as seen."""
+    given = times_of(plan, latencies, seen, costs)
     for stage in plan.stages:
-        if timing := stage_timing(plan, stage, latencies):
+        if timing := stage_timing(plan, stage, given):
             step = elapsed(timing["seconds_per_step"])
-            yield f"{stage.name}: {step} a step, {elapsed(timing['seconds'])} in all"
+            about = "" if latencies is not None else "about "
+            yield f"{stage.name}: {about}{step} a step, {elapsed(timing['seconds'])} in all"
 
 
 def _budget(plan: Plan, costs: Sequence[StageCost]) -> Lines:

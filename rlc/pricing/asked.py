@@ -7,7 +7,7 @@ preference stage has learnt reads each episode twice: with its weights, and with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
@@ -43,6 +43,7 @@ from rlc.pricing.shapes import (
     REPLY_SHARE,
     FileState,
     Level,
+    MeasuredEnv,
     file_state,
     rollout_shape,
     rollout_tokens,
@@ -51,7 +52,6 @@ from rlc.pricing.shapes import (
     times,
 )
 from rlc.pricing.tokens import (
-    RESAMPLED,
     Tokens,
     compared,
     heldout_tokens,
@@ -59,6 +59,7 @@ from rlc.pricing.tokens import (
     played_data,
     played_tokens,
     reference_tokens,
+    replaced_groups,
     sampling_tokens,
     sequences,
     tasks_of,
@@ -90,8 +91,9 @@ class AskedTokens:
 def asked_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
     """Yield the tokens of each model that a stage asks."""
     yield from _teacher_tokens(stage, level)
-    yield from _judge_tokens(stage, level)
-    yield from opponent_tokens(stage, level)
+    yield from _as_seen(
+        stage, level, (*_judge_tokens(stage, level), *opponent_tokens(stage, level))
+    )
     if is_training(stage) and stage.preference and (reference := stage.preference.reference):
         before = Tokens(prefill=reference_tokens(stage, level))
         yield AskedTokens("reference", reference.model, before=before)
@@ -101,6 +103,20 @@ def asked_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
     if is_training(stage) and stage.heldout is not None:
         each = heldout_tokens(stage, level) * compared(stage) / stage.steps
         yield AskedTokens("evaluation", stage.model, Tokens(prefill=each))
+
+
+def _as_seen(stage: StagePlan, level: Level, asked: Sequence[AskedTokens]) -> Iterator[AskedTokens]:
+    """Yield the tokens of judges and opponents in a step, so many as they took where that was
+    seen."""
+    played = [(env, groups * size) for env, groups, size in _IN_STEP[stage](stage, level)]
+    took = [
+        rollouts * env.asked
+        for env, rollouts in played
+        if isinstance(env, MeasuredEnv) and env.asked is not None
+    ]
+    assumed = sum(one.step.total for one in asked)
+    factor = sum(took) / assumed if assumed and len(took) == len(played) else 1.0
+    yield from (evolve(one, step=one.step * factor) for one in asked)
 
 
 def opponent_tokens(stage: StagePlan, level: Level) -> Iterator[AskedTokens]:
@@ -131,7 +147,7 @@ def _episodes(stage: Training, env: EnvPlan, level: Level) -> float:
     if level == "high":
         return batch.count - 1 + batch.most_lost - 1 + (batch.parallel or 1)
     shape = rollout_shape(env, stage.model, sampling, "expected")
-    return batch.count / sum(episode.copies * episode.turns for episode in shape)
+    return batch.count / sum(episode.copies * episode.played_turns for episode in shape)
 
 
 _MATCHES: Table[Callable[[Any, EnvPlan, Level], float]] = Table(
@@ -268,7 +284,7 @@ def endpoint_dollars(plan: EndpointPlan, prompt: float, reply: float) -> float |
 
 def _groups_in_step(stage: Training, level: Level) -> Iterator[_Groups]:
     rollouts = stage.of(Rollouts)
-    again = rollouts.batch.resample * RESAMPLED[level]
+    again = replaced_groups(stage, level)
     for env in rollouts.envs:
         groups, size = float(rollouts.batch.count), env.rollouts.group
         if rollouts.batch.kind == "turns":

@@ -38,12 +38,16 @@ from rlc.plan import (
 )
 from rlc.pricing import cost, shapes, tokens
 from rlc.pricing.asked import endpoint_dollars
+from rlc.pricing.measured import Seen, measured_sentences, measured_stages
 from rlc.pricing.shapes import Level
 from rlc.records import values_of
 
 
-def assumptions(stage: StagePlan) -> list[str]:
-    """Return everything that the estimates of a stage assume."""
+def assumptions(stage: StagePlan, seen: Seen | None = None) -> list[str]:
+    """Return everything that the estimates of a stage assume, or what was ``seen`` instead."""
+    if seen and measured_stages(stage, seen) is not None:
+        known = measured_sentences(stage, seen)
+        return [*known, *_judges(stage), *_prices(stage), *_storage(stage)]
     envs = [
         f"{env.name}: {sentence}"
         for env in stage.environments

@@ -36,6 +36,7 @@ from rlc.plan import (
 )
 from rlc.plan.leaves import children_of, evolved
 from rlc.pricing.asked import ASKED, AskedTokens, asked_tokens
+from rlc.pricing.measured import Seen, measured_stages
 from rlc.pricing.shapes import LEVELS, Level, times
 from rlc.pricing.tokens import Tokens, step_tokens, tokens_before
 from rlc.records import frozen, values_of
@@ -91,7 +92,7 @@ UNKNOWN = Money(0.0, complete=False)
 class StageCost:
     """The cost of a stage: tokens by level, of one step (or evaluation) and before the first, those
     of the models that it asks, and the bill of the whole stage by level and kind. ``unpriced`` are
-    the models of which a price is unknown."""
+    the models of which a price is unknown. ``measured``: from episodes that were played."""
 
     stage: str
     kind: str  # "train", "sft" or "eval"
@@ -102,6 +103,7 @@ class StageCost:
     step: dict[Level, Money]
     bill: dict[Level, dict[str, Money]]
     unpriced: tuple[str, ...] = ()
+    measured: bool = False
 
     @property
     def free(self) -> bool:
@@ -136,15 +138,17 @@ class StageCost:
         return sum(self.parts(level).values())
 
 
-def plan_cost(plan: Plan) -> tuple[StageCost, ...]:
-    """Return the cost of each stage."""
-    return stage_costs(located_files(plan).stages)
+def plan_cost(plan: Plan, seen: Mapping[str, Seen] = {}) -> tuple[StageCost, ...]:
+    """Return the cost of each stage; ``seen`` has by stage what is known of its episodes."""
+    return stage_costs(located_files(plan).stages, seen)
 
 
-def stage_costs(located: Sequence[StagePlan]) -> tuple[StageCost, ...]:
+def stage_costs(
+    located: Sequence[StagePlan], seen: Mapping[str, Seen] = {}
+) -> tuple[StageCost, ...]:
     """Return the cost of each stage of a plan whose paths start at the working directory."""
     stages = {stage.name: stage for stage in located}
-    return tuple(stage_cost(stage, stages) for stage in located)
+    return tuple(stage_cost(stage, stages, seen.get(stage.name, {})) for stage in located)
 
 
 STATE_PRICES = "state them (`price = { … }`), or limit tokens or time: `limit(tokens = …)`"
@@ -181,18 +185,26 @@ def bill_rows(stages: Iterable[StageCost]) -> dict[str, list[Money]]:
     return {kind: amounts for kind, amounts in rows.items() if any(amounts)} | {"total": total}
 
 
-def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) -> StageCost:
+def stage_cost(
+    stage: StagePlan, stages: Mapping[str, StagePlan] | None = None, seen: Seen | None = None
+) -> StageCost:
     """Return the cost of one stage, whose paths start at the working directory; ``stages`` holds
-    those that an evaluation may follow."""
+    those that an evaluation may follow. If all of its environments were ``seen``, low and high are
+    the ends of an interval that holds in nine of ten runs."""
     times = 1  # steps, or evaluations
     evaluated = (stages or {}).get(stage.after or "")
     if is_training(stage):
         times = stage.steps
     elif is_evaluation(stage) and evaluated is not None and is_training(evaluated):
         times += stage.first + (0 if stage.every is None else (evaluated.steps - 1) // stage.every)
-    one = {level: step_tokens(stage, level) for level in LEVELS}
-    before = {level: tokens_before(stage, level) for level in LEVELS}
-    asked = {level: tuple(asked_tokens(stage, level)) for level in LEVELS}
+    measured = measured_stages(stage, seen or {})
+    priced: dict[Level, tuple[StagePlan, Level]] = {
+        level: (stage, level) if measured is None else (measured[level], "expected")
+        for level in LEVELS
+    }
+    one = {level: step_tokens(*priced[level]) for level in LEVELS}
+    before = {level: tokens_before(*priced[level]) for level in LEVELS}
+    asked = {level: tuple(asked_tokens(*priced[level])) for level in LEVELS}
     bill = {
         level: _own(stage, one[level] * times + before[level])
         | _asked(asked[level], times)
@@ -214,6 +226,7 @@ def stage_cost(stage: StagePlan, stages: Mapping[str, StagePlan] | None = None) 
         },
         bill=bill,
         unpriced=tuple(_unpriced(stage, asked["high"])),
+        measured=measured is not None,
     )
 
 

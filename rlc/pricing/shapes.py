@@ -199,8 +199,7 @@ def _measured(
                 lengths.append(texts + markup * _later_messages(shown))
     if not lengths:
         return None
-    mean = fsum(lengths) / len(lengths)
-    return RowTokens(mean, max(lengths), len(lengths), tokenizer is not None)
+    return RowTokens(fsum(lengths) / len(lengths), max(lengths), len(lengths), bool(tokenizer))
 
 
 def _replies_of(data: AnyData) -> Callable[[Mapping[str, Any]], list[Any] | None]:
@@ -327,6 +326,11 @@ class EpisodeShape:
         return self.extends or self.turns == 1
 
     @property
+    def played_turns(self) -> float:
+        """Return the number of its turns, a mean where it was measured."""
+        return self.turns
+
+    @property
     def most_turns(self) -> float:
         """Return the number of its turns, without a limit if it is endless."""
         return UNLIMITED if self.endless else self.turns
@@ -371,8 +375,7 @@ class EpisodeShape:
         return self.prompts() if self.history == "latest" else self.prompt_at(self.turns - 1)
 
     def sampled(self) -> float:
-        """Return the tokens of all replies; where each prompt has all of them, they share its
-        room."""
+        """Return the tokens of all replies; if each prompt has all of them, they share its room."""
         fits = self.room + self.reply if self.extends else self.most
         return min(self.most_turns * self.reply, fits)
 
@@ -394,13 +397,60 @@ def times(count: float, tokens: float) -> float:
     return count * tokens if count else 0.0
 
 
+@frozen(eq=False)
+class MeasuredShape(EpisodeShape):
+    """The means of episodes that were played; the service had a share ``cached`` of the prompts."""
+
+    all_prompts: float = 0.0
+    all_replies: float = 0.0
+    all_datums: float = 0.0
+    mean_sequences: float = 1.0
+    mean_turns: float = 1.0
+    cached: float = 0.0
+
+    @property
+    def played_turns(self) -> float:
+        return self.mean_turns
+
+    @property
+    def sequences(self) -> float:
+        return self.mean_sequences
+
+    @property
+    def one_datum(self) -> bool:
+        return self.mean_sequences <= 1
+
+    def prompts(self, turns: int | None = None) -> float:
+        return self.all_prompts if turns is None else self.all_prompts * turns / self.mean_turns
+
+    def fresh(self) -> float:
+        return self.all_prompts * (1 - self.cached)
+
+    def sampled(self) -> float:
+        return self.all_replies
+
+    def datum_tokens(self) -> float:
+        return self.all_datums
+
+
+@frozen
+class MeasuredEnv(EnvPlan):
+    """An environment whose episodes are known: the share ``taught`` of them that is trained on,
+    that of groups of equals, and the tokens of other models for each."""
+
+    shape: MeasuredShape | None = None
+    taught: float = 1.0
+    equal: float = 0.0
+    asked: float | None = None
+
+
 # The episodes that one rollout consists of: one, or all players of a game.
 Rollout = tuple[EpisodeShape, ...]
 
 
 def rollout_tokens(rollout: Rollout) -> float:
     """Return the tokens of all training sequences of a rollout."""
-    return sum(episode.copies * episode.datum_tokens() for episode in rollout)
+    return sum(one.copies * one.datum_tokens() for one in rollout)
 
 
 def rollout_shape(
@@ -410,7 +460,9 @@ def rollout_shape(
     level: Level,
     reply_share: Mapping[Level, float] = REPLY_SHARE,
 ) -> Rollout:
-    """Return the assumed shape of one rollout of an environment."""
+    """Return the shape of one rollout of an environment, assumed unless it was measured."""
+    if isinstance(env, MeasuredEnv) and env.shape is not None:
+        return (env.shape,)
     episode = _episode(env, model, level, reply_share[level])
     game = with_role(env, "game")
     if game is not None:  # solvers answer the same question; the judge reads it and all answers

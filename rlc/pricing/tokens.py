@@ -52,6 +52,7 @@ from rlc.pricing.shapes import (
     UNLIMITED,
     EpisodeShape,
     Level,
+    MeasuredEnv,
     Rollout,
     RowTokens,
     example_tokens,
@@ -323,7 +324,8 @@ def turn_tokens(shape: Rollout, batch: BatchPlan) -> Tokens:
     on; a reference reads all that were played. A sequence of several turns is a whole episode,
     whichever turns are chosen. The cache never misses."""
     parallel = batch.parallel or 1
-    turns, read = sum(episode.copies * episode.turns for episode in shape), rollout_tokens(shape)
+    turns = sum(episode.copies * episode.played_turns for episode in shape)
+    read = rollout_tokens(shape)
     episodes = ceil(batch.count / (parallel * turns)) * parallel  # all in parallel each time
     train = batch.count * read / turns
     if all(episode.one_datum for episode in shape):
@@ -398,6 +400,25 @@ def played_tokens(stage: Training, envs: Sequence[EnvPlan], level: Level) -> Tok
 
 
 def _env_tokens(stage: Training, env: EnvPlan, level: Level) -> Tokens:
+    found = _all_tokens(stage, env, level)
+    if isinstance(env, MeasuredEnv):
+        return evolve(found, train=found.train * env.taught)
+    return found
+
+
+def replaced_groups(stage: Training, level: Level) -> float:
+    """Return how many groups of a step are replaced by others."""
+    rollouts = stage.of(Rollouts)
+    if not rollouts.batch.resample:
+        return 0.0
+    part = shares(rollouts.envs)
+    known = [part[e.name] * e.equal for e in rollouts.envs if isinstance(e, MeasuredEnv)]
+    if len(known) == len(rollouts.envs):
+        return min(float(rollouts.batch.resample), rollouts.batch.count * sum(known))
+    return rollouts.batch.resample * RESAMPLED[level]
+
+
+def _all_tokens(stage: Training, env: EnvPlan, level: Level) -> Tokens:
     rollouts = stage.of(Rollouts)
     shape = rollout_shape(env, stage.model, rollouts.sampling, level)
     if rollouts.batch.kind == "turns":
@@ -431,7 +452,7 @@ def _policy_gradient_tokens(stage: Training, level: Level) -> Tokens:
     rollouts, objective = stage.of(Rollouts), stage.of(PolicyGradient)
     total = played_tokens(stage, rollouts.envs, level)
     # Groups that are replaced are not trained on; any environment may be the one they come from.
-    if replaced := rollouts.batch.resample * RESAMPLED[level]:
+    if replaced := replaced_groups(stage, level):
         total += largest(
             with_tries(
                 sampling_tokens(

@@ -8,19 +8,23 @@ while runs go on.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from rlc.report.bill import *
     from rlc.report.formatting import *
     from rlc.report.pages import *
     from rlc.report.run_files import *
     from rlc.report.run_page import *
+    from rlc.report.side_by_side import folders_of as folders_of
 else:
     from rlc.doors import door
 
     __getattr__ = door(
         __name__,
         """
+        bill: RunBill bill_lines bill_of_run
         formatting: number render signed
         pages: PageServer WatchedPage page_html shown_folders
         run_files: read_files read_plan
         run_page: typical_episodes
+        side_by_side: folders_of
         """,
     )

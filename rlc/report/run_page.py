@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlc.catalog import model_of
 from rlc.explanation import ValueRow, formula_sections, value_rows
 from rlc.lang.render import Paint
 from rlc.plan import Plan, StagePlan, is_training, plan_hash
+from rlc.report.bill import DiscardedUsage, discarded
 from rlc.report.diagrams import Diagram, diagrams
 from rlc.report.drawing import Chart, draw
 from rlc.report.episodes import (
@@ -90,6 +91,7 @@ class RunPage:
     bars: tuple[Bar, ...]
     gantt: Gantt | None
     spend: Spend
+    discarded: tuple[DiscardedUsage, ...]  # none while a run goes on, where it is not counted
     plan: tuple[PlanPart, ...]
     findings: tuple[Finding, ...]
     causes: tuple[Failure, ...]
@@ -102,7 +104,10 @@ def run_html(path: Path, live: bool = False, found: StepEpisodes | None = None) 
     """Return the page about the run in a folder, whose episodes are read on from those that were
     ``found`` before. Raise RunError if it is not a run's folder."""
     files = read_files(path)
-    return render(build(files, read_run(path), typical_episodes(files, found)), "run.html.j2", live)
+    page = build(files, read_run(path), typical_episodes(files, found))
+    if not live:  # it takes all episodes, which a page that follows a run does not read again
+        page = evolve(page, discarded=tuple(discarded(files)))
+    return render(page, "run.html.j2", live)
 
 
 def typical_episodes(files: RunFiles, found: StepEpisodes | None = None) -> list[EpisodeStep]:
@@ -155,6 +160,7 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPa
         bars=tuple(bars(times)),
         gantt=gantt(files.timeline, files.evaluations),
         spend=spend(files),
+        discarded=(),
         plan=tuple(_plan_parts(plan)),
         findings=tuple(findings(files)),
         causes=tuple(read_failures(files.path)),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rlc.runtime.rollouts.tokens import TokenPrefix as TokenPrefix
     from rlc.runtime.stages.computation import *
     from rlc.runtime.stages.evaluation import *
+    from rlc.runtime.stages.few_episodes import *
     from rlc.runtime.start import *
     from rlc.runtime.summary import *
     from rlc.runtime.updates.datums import *
@@ -55,7 +56,8 @@ else:
         reuse.storage: Storage StoredItem stored
         reuse.store: Reuse ReusedStage find_reuse whole_stages
         reuse.take: begin_with
-        records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn Usage read_failures
+        records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn Usage grouped
+            read_failures
         rollouts.credit: episode_credit
         rollouts.groups: build_envs play_task
         rollouts.player: Attempt Player close_envs
@@ -63,7 +65,8 @@ else:
         rollouts.tokens: Scores TokenPrefix
         stages.computation: CreditedRollout StepComputation TrainBatch trainable_rollouts
         stages.evaluation: task_metrics
-        start: ExpectationError connect_run open_run require_prices
+        stages.few_episodes: AGREEMENT
+        start: ExpectationError connect_run open_run play_few_episodes require_prices
             require_runnable resume resume_run run_plan
         updates.datums: Minibatch TrainingDatum
         updates.optimizer: drift_metrics finish_updates open_loss submit_gradients

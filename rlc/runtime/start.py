@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from rlc.catalog import (
     DOTENV,
@@ -309,6 +310,44 @@ def _run_to_end(
             to.close()
             folder.close()
 
+    def stop() -> None:
+        for job in jobs:
+            job.stop()
+
+    return _outside_of_loops(work, stop)
+
+
+def play_few_episodes(
+    folder: RunFolder, base_url: str | None, usd: float | None, observer: Observer
+) -> None:
+    """Play the evaluations in a new or resumed folder, each task as a group, within ``usd`` (None:
+    nothing limits them), and close it. What was played is kept if that fails."""
+    import rlc.service.engine  # noqa: F401 (before anything imports torch)
+    from rlc.runtime.stages.few_episodes import FewEpisodes
+
+    def work() -> None:
+        try:
+            service = connect_run(folder, base_url, resumed=False)
+            asyncio.run(FewEpisodes(folder, service, observer, usd).run())
+        except BaseException as error:
+            failed = isinstance(error, Exception)
+            folder.set_state("failed" if failed else "interrupted", str(error).partition("\n")[0])
+            if folder.close_failed():
+                error.add_note(f"what was played is kept in {folder.path}: another probe goes on")
+            raise
+        finally:
+            observer.close()
+            folder.close()
+
+    _outside_of_loops(work, lambda: None)
+
+
+_T = TypeVar("_T")
+
+
+def _outside_of_loops(work: Callable[[], _T], interrupted: Callable[[], None]) -> _T:
+    """Return what ``work`` returns, in another thread if this one has a running event loop, where
+    an interrupt calls ``interrupted``."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -318,6 +357,5 @@ def _run_to_end(
         try:
             return future.result()
         except KeyboardInterrupt:
-            for job in jobs:
-                job.stop()
+            interrupted()
             return future.result()

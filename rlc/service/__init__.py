@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rlc.service.engine.checkpoints import *
     from rlc.service.engine.service import *
     from rlc.service.gradients import *
+    from rlc.service.hosted.billing import *
     from rlc.service.hosted.clients import *
     from rlc.service.hosted.connect import *
     from rlc.service.hosted.endpoint import *
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from rlc.service.server.backend import *
     from rlc.service.server.faults import *
     from rlc.service.sockets import *
+    from rlc.service.usage import *
 else:
     from rlc.doors import door
 
@@ -52,6 +54,7 @@ else:
         engine.service: find_folder
         gradients: Conversation Findings Fresh OptimStep Pass Request Sample Snapshot
             find_ruler gradient_sums loss_gradient older_sampler step_sizes trained_logprobs
+        hosted.billing: account_usage session_link usage_in_file
         hosted.connect: connect_service open_service require_packages require_service
             require_states smaller_contexts
         hosted.clients: Patience
@@ -72,5 +75,6 @@ else:
         server.backend: Backend load_models
         server.faults: Disturbances Latency parse_delay parse_faults
         sockets: LOOPBACK bind is_local_host
+        usage: AccountUsage BilledUsage StoredCheckpoints
         """,
     )

@@ -98,11 +98,11 @@ def rlc(agent: Agent, *arguments: str, stdin: Any = subprocess.DEVNULL) -> Any:
 def test_it_says_what_it_can_do(agent: Agent) -> None:
     tools = agent.tools()
     assert list(tools) == [
-        *("check", "explain", "catalog", "plan", "grade", "audit", "test"),
-        *("run", "status", "replay", "gc", "report"),
+        *("check", "explain", "catalog", "plan", "grade", "audit", "test", "probe"),
+        *("run", "status", "replay", "gc", "bill", "report"),
     ]
     writing = {name for name, tool in tools.items() if not tool.annotations.readOnlyHint}
-    assert writing == {"plan", "grade", "audit", "test", "run"}
+    assert writing == {"plan", "grade", "audit", "test", "probe", "run"}
     assert agent.about.serverInfo.name == "rlc"
     assert "approved" in agent.about.instructions
 

@@ -162,7 +162,7 @@ class HostedService:
         except ServiceError as error:
             # A path that is not Tinker's is a ValueError of the SDK, which names nothing by it.
             is_foreign = isinstance(error.__cause__, ValueError)
-            if not is_foreign and _status(error) not in (404, 405):
+            if not is_foreign and status_of(error) not in (404, 405):
                 raise
             if is_foreign or await self._is_there(path):
                 where = self.endpoint.name
@@ -173,7 +173,7 @@ class HostedService:
         try:
             await self._rest(lambda rest: rest.get_weights_info_by_tinker_path(path))
         except ServiceError as error:
-            if not 400 <= (_status(error) or 0) < 500:
+            if not 400 <= (status_of(error) or 0) < 500:
                 raise
             return False
         return True
@@ -281,10 +281,10 @@ async def health(server: str, name: str) -> httpx.Response:
 
 
 def _is_unknown(error: ServiceError) -> bool:
-    return _status(error) == 404
+    return status_of(error) == 404
 
 
-def _status(error: ServiceError) -> int | None:
+def status_of(error: ServiceError) -> int | None:
     """Return the HTTP status that an error is from; None if it is from none."""
     statuses = (getattr(cause, "status_code", None) for cause in causes(error))
     return next((status for status in statuses if status is not None), None)

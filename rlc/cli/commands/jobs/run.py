@@ -39,6 +39,7 @@ examples:
   rlc run recipes/solver_judge.rl --only untrained    one stage of several
   rlc run recipes/two_stages.rl --from hard           on what an earlier run has left
   rlc run recipes/quickstart.rl --fresh               with nothing of earlier runs
+  rlc run recipes/sudoku.rl --probe                   a few episodes first
   rlc run --resume runs/quickstart-20261121-093000
 
 exit status: 0 finished or stopped at the budget, 1 failed or nothing learnt, 2 usage,
@@ -70,6 +71,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "machine, or `ray:N` for actors of the cluster of RAY_ADDRESS; no result depends on it"
     )
     parser.add_argument("--players", metavar="WHO", type=_players, help=text)
+    text = (
+        "probe first (`rlc probe`), and stop if nothing can be learnt or the budget would not last"
+    )
+    parser.add_argument("--probe", action="store_true", help=text)
     add_base_url(parser)
     parser.add_argument("--quiet", action="store_true", help="show errors and the result only")
 
@@ -97,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         plan, own = _plan(args) if args.recipe else (None, None)
         if plan is None and args.recipe:
+            return 1
+        if args.probe and plan is not None and not _may_run(plan, args):
             return 1
         with announced("opening the run", args.quiet):
             from rlc.runtime import open_run, resume_run
@@ -146,6 +153,9 @@ def _check_usage(args: argparse.Namespace) -> None:
     if args.resume:
         from rlc.sweeps import is_sweep
 
+        if args.probe:
+            raise UsageError("--probe is for a run that has not begun")
+
         if is_sweep(args.resume):
             again = f"`rlc sweep --resume {args.resume}` goes on with it"
             raise UsageError(f"{args.resume} is a sweep: {again}")
@@ -181,6 +191,20 @@ def _plan(args: argparse.Namespace) -> tuple[Plan | None, list[str] | None]:
         return plan, None
     own = chosen_stages(plan, args.only, args.first)
     return only(plan, own), own
+
+
+def _may_run(plan: Plan, args: argparse.Namespace) -> bool:
+    """Probe a plan, print what was found, and return whether it may be run."""
+    from rlc.cli.commands.recipes.probe import print_probe, probed
+    from rlc.cli.output import print_error
+
+    args.groups, args.budget, args.fresh = None, None, False
+    result = probed(plan, args)
+    if not args.quiet:
+        print_probe(result)
+    if result.stops:
+        print_error("not run, and nothing trained", 1, *result.stops)
+    return not result.stops
 
 
 def run_folder(folder: RunFolder, args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from rlc.cli.options import add_plan_options, add_reuse, changes_plan, recipe_of
-from rlc.cli.output import UsageError, has_color, print_audit
+from rlc.cli.output import UsageError, has_color, print_audit, print_findings
 
 if TYPE_CHECKING:
     from rlc.api import Explanation
@@ -35,6 +35,8 @@ examples:
   rlc explain recipes/sudoku.rl --compare          what it costs on each service
   rlc explain recipes/sudoku.rl --latency sampling=30s,training=5s
   rlc explain recipes/sudoku.rl --out plan.json    then: rlc run plan.json
+  rlc explain recipes/sudoku.rl --diff main        what a change does to it
+  rlc explain recipes/sudoku.rl --diff main --format github    the same, for a pull request
   rlc explain plan.json                            a saved plan
   rlc explain RL0204                               what a finding means
 
@@ -58,19 +60,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text += "training=5s, or any node of the graph; or as the run in a folder has measured"
     metavar = "NODE=SECONDS,…|RUN"
     parser.add_argument("--latency", action="append", default=[], metavar=metavar, help=text)
+    text = "show what differs from a commit or branch, another recipe, a saved plan or a run"
+    parser.add_argument("--diff", metavar="BASE", help=text)
+    text = "of --diff: text, or a comment for a pull request"
+    parser.add_argument("--format", choices=("text", "github"), default="text", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
     from rlc.api import is_saved_plan, reused
 
     if is_code(args.recipe):
-        given = args.full, args.json, args.graph, args.out, args.latency, args.compare
+        given = args.full, args.json, args.graph, args.out, args.latency, args.compare, args.diff
         if changes_plan(args) or any(given):
             raise UsageError("the page of a code takes no options")
         sys.stdout.write(page_of(args.recipe, has_color(sys.stdout)))
         return 0
     if args.compare and (args.full or args.graph or args.latency):
         raise UsageError("--compare is another text: give it alone, or with --json")
+    if args.format != "text" and (args.diff is None or args.json):
+        raise UsageError("--format github is a form of --diff: give a BASE, and no --json")
+    if args.diff is not None:
+        return _show_change(args)
     saved = is_saved_plan(args.recipe)
     if saved and changes_plan(args):
         raise UsageError("a saved plan stays as it is: give its recipe, to decide something else")
@@ -109,6 +119,22 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(explanation.text(has_color(sys.stdout), args.full))
         print_audit(explanation.plan)
     return int(explanation.diagnostics.has_errors)
+
+
+def _show_change(args: argparse.Namespace) -> int:
+    """Print what differs from an earlier version of the recipe."""
+    others = args.full, args.graph, args.out, args.latency, args.compare
+    if any(others) or args.recipe == "-" or args.recipe.endswith(".json"):
+        raise UsageError("--diff is for the recipe in a file, and another text: give it alone")
+    change = recipe_of(args).change_since(args.diff)
+    if args.json:
+        print(json.dumps(change.to_dict(), indent=2, ensure_ascii=False))
+    elif args.format == "github":
+        sys.stdout.write(change.markdown())
+    else:
+        print_findings(change.diagnostics)
+        sys.stdout.write(change.text(has_color(sys.stdout)))
+    return int(change.diagnostics.has_errors)
 
 
 def _explanation(args: argparse.Namespace, saved: bool) -> Explanation:
