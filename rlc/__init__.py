@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from rlc.runtime.reuse.storage import Storage, stored
     from rlc.runtime.start import ExpectationError
     from rlc.runtime.summary import History, Observer, Summary, history
-    from rlc.spending import bill, probe
+    from rlc.spending import bill, change_since, probe
     from rlc.sweeps.claims import ClaimResult
     from rlc.sweeps.journal import SweepSummary
     from rlc.sweeps.start import resume_sweep
@@ -68,7 +68,7 @@ else:
         runtime.start: ExpectationError
         runtime.summary: Observer Summary
         sweeps.claims: ClaimResult
-        spending: bill probe
+        spending: bill change_since probe
         sweeps.journal: SweepSummary
         sweeps.start: resume_sweep
         """,
@@ -91,6 +91,7 @@ __all__ = [
     "SweepSummary",
     "audit",
     "bill",
+    "change_since",
     "explain",
     "grade",
     "history",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rlc.compile import CompileResult, Sweep
-    from rlc.explanation import Format, RecipeChange
+    from rlc.explanation import Format
     from rlc.lang import Diagnostics
     from rlc.models import TrainedSummary
     from rlc.plan import Plan
@@ -112,14 +112,6 @@ class Recipe:
         plan = found.plan or found.unmet
         given = found.diagnostics, None, found.sweeps
         return Explanation(self.path, plan, *given, reused=reused(plan), seen=seen(plan))
-
-    def change_since(self, base: str | os.PathLike[str]) -> RecipeChange:
-        """Return what differs from an earlier version of the recipe, compiled with the same
-        settings: a commit, branch or tag of its repository, another recipe, a saved plan, or a run.
-        Raise rlc.Error if there is no such version, or the other recipe has errors."""
-        from rlc.spending import change_since
-
-        return change_since(self, os.fspath(base))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to a file, for `rlc run` and :func:`rlc.load_plan`.

@@ -91,8 +91,21 @@ def bill(
     return [bill_of_run(folder, base_url, file, ask) for folder in folders]
 
 
-def change_since(recipe: Recipe, base: str) -> RecipeChange:
-    """Return what differs from an earlier version; see :meth:`rlc.Recipe.change_since`."""
+def change_since(recipe: Recipe, base: str | os.PathLike[str]) -> RecipeChange:
+    """Return what differs from an earlier version of a recipe, compiled with the same settings.
+
+    Args:
+        recipe: the recipe as it is.
+        base: a commit, branch or tag of its repository, another recipe, a saved plan, or a run.
+
+    Raises:
+        RecipeError: the other recipe has errors.
+        rlc.Error: there is no such version.
+
+    Example::
+
+        print(rlc.change_since(rlc.load("recipes/sudoku.rl"), "main").to_dict())
+    """
     from contextlib import nullcontext
 
     from rlc.catalog import paths_in
@@ -102,7 +115,7 @@ def change_since(recipe: Recipe, base: str) -> RecipeChange:
     from rlc.plan import located
     from rlc.report import read_plan as read_run_plan
 
-    name, now = base, recipe.compile()
+    name, now = os.fspath(base), recipe.compile()
     if os.path.isdir(name) or (os.path.isfile(name) and is_saved_plan(name)):
         saved = read_run_plan(Path(name)) if os.path.isdir(name) else read_plan(name).plan
         made = CompileResult(saved, Diagnostics())

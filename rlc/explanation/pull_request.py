@@ -24,7 +24,7 @@ _PIPE = r"\|"  # in a cell
 
 @frozen
 class RecipeChange:
-    """What a change does to a recipe, by :meth:`Recipe.change_since`.
+    """What a change does to a recipe, by :func:`rlc.spending.change_since`.
 
     Attributes:
         recipe: the path of the recipe.

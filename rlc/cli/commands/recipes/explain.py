@@ -126,7 +126,9 @@ def _show_change(args: argparse.Namespace) -> int:
     others = args.full, args.graph, args.out, args.latency, args.compare
     if any(others) or args.recipe == "-" or args.recipe.endswith(".json"):
         raise UsageError("--diff is for the recipe in a file, and another text: give it alone")
-    change = recipe_of(args).change_since(args.diff)
+    import rlc
+
+    change = rlc.change_since(recipe_of(args), args.diff)
     if args.json:
         print(json.dumps(change.to_dict(), indent=2, ensure_ascii=False))
     elif args.format == "github":
