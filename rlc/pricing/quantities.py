@@ -70,6 +70,8 @@ def _found_by_audits(
     _: Sequence[StageCost], stages: Sequence[StagePlan], recipe: str
 ) -> float | None:
     """Return how many findings the audits of the environments have; None if one is not audited."""
+    from rlc.catalog import audited  # few recipes expect this, and it reads their code
+
     envs = {env.name: env for stage in stages for env in stage.environments}
     found = [*audited(envs.values(), recipe).values()]
     return None if None in found else float(sum(filter(None, found)))
