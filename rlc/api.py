@@ -463,7 +463,6 @@ def grade(
         graded = rlc.grade("maths.rl", "\\boxed{4}", task={"question": "2 + 2?", "answer": "4"})
         assert graded.reward == 1
         first, second = rlc.grade("maths.rl", ["4", "5"]).episodes
-        print(first.reward, first.components, first.prompt)
     """
     from rlc.proof import grade as grade_replies
 
@@ -478,8 +477,7 @@ def audit(
 ) -> RecipeAudit:
     """Return what the rewards of a job can be earned without, as `rlc audit` finds it.
 
-    Replies and players that know nothing are tried on each environment, beside right and wrong
-    answers, in processes of their own; no model is asked.
+    Replies and players that know nothing are tried on each environment, in a process of its own.
 
     Args:
         job: a recipe, a plan, or the path of either.
