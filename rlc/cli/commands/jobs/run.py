@@ -198,8 +198,8 @@ def _may_run(plan: Plan, args: argparse.Namespace) -> bool:
     from rlc.cli.commands.recipes.probe import print_probe, probed
     from rlc.cli.output import print_error
 
-    args.groups, args.budget, args.fresh = None, None, False
-    result = probed(plan, args)
+    usual = argparse.Namespace(groups=None, budget=None, fresh=False, base_url=args.base_url)
+    result = probed(plan, usual)
     if not args.quiet:
         print_probe(result)
     if result.stops:
