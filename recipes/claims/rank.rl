@@ -45,8 +45,23 @@ claim rank_matters_little {
   level = 95%
 }
 
-# `rlc test` runs this.
+# `rlc test` runs these.
 test the_word_backward_counts {
   env    = spell
-  expect = [reward("\\boxed{decuasnu}") == 1, reward("\\boxed{unsauced}") < 0.5, reward("") == 0]
+  expect = [
+    contains(prompt, "backward (example: sun -> nus): unsauced"),
+    reward("\\boxed{decuasnu}") == 1,
+    reward("\\boxed{unsauced}") < 0.5,
+    reward("") == 0,
+  ]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 20,
+    main.loss.name == "importance_sampling",
+    main.optimizer.learning_rate == 1e-3,
+    heldout.tasks == 64,
+    heldout.samples == 2,
+  ]
 }
