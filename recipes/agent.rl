@@ -70,5 +70,7 @@ test the_plan {
     main.optimizer.learning_rate == 0.0005,
     main.model.base == "tiny",
     main.model.lora_rank == 32,
+    calls.optimizer.schedule.kind == "linear",
+    main.optimizer.schedule.kind == "linear",
   ]
 }

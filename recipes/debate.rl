@@ -77,5 +77,7 @@ test what_it_plays {
     judge.envs.debate.play.opponent.model.lora_rank == 32,
     judge.envs.debate.play.seat == "judge",
     debaters.envs.debate.id == "debate:Debate",
+    swayed.tasks == 64,
+    swayed.first == true,
   ]
 }

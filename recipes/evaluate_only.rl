@@ -55,5 +55,9 @@ test the_plan {
     countdown.envs.duel.args.format_coef == 0,
     games.sampling.max_tokens == 16,
     games.model.base == "tiny",
+    countdown.tasks == 4,
+    countdown.samples == 2,
+    games.tasks == 32,
+    games.samples == 8,
   ]
 }

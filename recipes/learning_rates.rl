@@ -63,5 +63,8 @@ test the_plan {
     main.optimizer.learning_rate == 0.001,
     main.model.base == "tiny",
     main.model.lora_rank == 8,
+    heldout.tasks == 32,
+    heldout.samples == 4,
+    heldout.every == 5,
   ]
 }

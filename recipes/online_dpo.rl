@@ -74,5 +74,6 @@ test the_plan {
     second.data.model.model.lora_rank == 8,
     second.data.samples == 4,
     second.loss.config.beta == 0.1,
+    heldout.tasks == 64,
   ]
 }

@@ -68,5 +68,7 @@ test what_it_plays {
     main.envs.guess.id == "Games/Guess",
     main.envs.guess.rollouts.group == 16,
     main.envs.guess.rollouts.max_tokens == 72,
+    calls.optimizer.schedule.kind == "linear",
+    main.optimizer.schedule.kind == "linear",
   ]
 }

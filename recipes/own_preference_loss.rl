@@ -38,5 +38,6 @@ test what_is_trained {
     align.data.split.share == 0.8,
     align.model.base == "tiny",
     align.model.lora_rank == 8,
+    align.optimizer.schedule.kind == "linear",
   ]
 }

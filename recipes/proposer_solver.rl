@@ -40,6 +40,7 @@ test a_sum_has_to_be_one {
   expect = [
     reward("hello") == -1,
     reward("2 + 2") == 0,
+    reward(" 2 + 2\n") == 0,
     reward("1000 + 1") == -1,
     reward.valid("2 + 2") == 1,
     contains(prompt, "Write one sum"),
@@ -59,5 +60,8 @@ test the_plan {
     main.model.lora_rank == 32,
     main.envs.riddles.args.args.solvers == 4,
     main.envs.riddles.rollouts.max_turns == 1,
+    solving.tasks == 64,
+    solving.every == 25,
+    solving.first == true,
   ]
 }

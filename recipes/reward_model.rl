@@ -86,5 +86,8 @@ test the_plan {
     main.optimizer.learning_rate == 0.001,
     main.model.base == "tiny",
     main.model.lora_rank == 8,
+    heldout.samples == 4,
+    heldout.every == 5,
+    heldout.first == true,
   ]
 }

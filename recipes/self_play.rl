@@ -55,5 +55,9 @@ test the_plan {
     main.model.base == "tiny",
     main.model.lora_rank == 8,
     main.envs.tug.rollouts.max_turns == 2,
+    wins.tasks == 16,
+    wins.samples == 4,
+    wins.every == 5,
+    wins.first == true,
   ]
 }

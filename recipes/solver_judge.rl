@@ -69,5 +69,11 @@ test the_plan {
     main.model.base == "Qwen/Qwen3.5-4B",
     main.envs.duel.args.format_coef == 0,
     main.save.every == 20,
+    untrained.tasks == 1_024,
+    untrained.samples == 8,
+    heldout.tasks == 1_024,
+    heldout.samples == 1,
+    heldout.every == 20,
+    heldout.first == true,
   ]
 }

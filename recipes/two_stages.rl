@@ -63,5 +63,7 @@ test the_plan {
     hard.envs.guess.args.max_number == 50,
     hard.envs.guess.args.max_turns == 7,
     hard.envs.guess.args.min_number == 1,
+    before_hard.samples == 4,
+    after_hard.samples == 4,
   ]
 }

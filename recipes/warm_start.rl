@@ -69,5 +69,9 @@ test the_plan {
     main.optimizer.learning_rate == 0.0003,
     main.model.base == "tiny",
     main.model.lora_rank == 8,
+    heldout.tasks == 32,
+    heldout.samples == 4,
+    warmup.optimizer.schedule.kind == "linear",
+    heldout.first == true,
   ]
 }

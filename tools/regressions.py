@@ -1,6 +1,6 @@
 """Plant regressions in the recipes and their rewards, and count those that their tests see.
 
-    python -m tools.regressions            100 of them; prints those that were missed
+    python -m tools.regressions            100 of them, each seen or missed
     python -m tools.regressions --seed 2   others
 
 Some are written out below: what somebody might change by mistake. The others are drawn: a number, a
@@ -253,8 +253,8 @@ def main() -> None:
             known.add(str(one))
             found = outcome(one, Path(folder))
             counts[found] += 1
-            if found == "missed":
-                print(f"missed  {one}", flush=True)
+            if found != "none":
+                print(f"{found:6}  {one}", flush=True)
     print(f"{counts['seen']} of {args.count} regressions are seen")
 
 

@@ -57,5 +57,7 @@ test what_is_trained {
     main.data.args.audio_cache_dir == "~/.cache/tinker-cookbook/audio-asr-clips",
     main.model.base == "thinkingmachines/Inkling",
     main.model.lora_rank == 16,
+    main.every == 20,
+    main.optimizer.schedule.kind == "linear",
   ]
 }

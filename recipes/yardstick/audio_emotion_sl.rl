@@ -53,5 +53,6 @@ test what_is_trained {
     main.data.args.seed == 0,
     main.model.base == "thinkingmachines/Inkling",
     main.model.lora_rank == 32,
+    main.every == 25,
   ]
 }

@@ -48,5 +48,7 @@ test what_is_trained {
     main.data.args.audio_cache_dir == "~/.cache/tinker-cookbook/medical-asr-clips",
     main.model.base == "thinkingmachines/Inkling",
     main.model.lora_rank == 32,
+    main.every == 100,
+    main.optimizer.schedule.kind == "linear",
   ]
 }

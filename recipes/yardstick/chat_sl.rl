@@ -40,5 +40,7 @@ test what_is_trained {
     main.data.too_long == "drop",
     main.model.base == "Qwen/Qwen3.5-9B-Base",
     main.model.lora_rank == 64,
+    main.every == 20,
+    main.optimizer.schedule.kind == "linear",
   ]
 }

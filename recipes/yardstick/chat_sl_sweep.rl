@@ -47,5 +47,6 @@ test what_is_trained {
     main.data.too_long == "drop",
     main.model.base == "Qwen/Qwen3.5-9B-Base",
     main.model.lora_rank == 32,
+    main.optimizer.schedule.kind == "linear",
   ]
 }

@@ -41,5 +41,6 @@ test what_is_trained {
     main.data.train_on == "last",
     main.model.base == "Qwen/Qwen3.5-9B-Base",
     main.model.lora_rank == 64,
+    main.optimizer.schedule.kind == "linear",
   ]
 }

@@ -59,5 +59,8 @@ test what_it_plays {
     main.envs.arena.rollouts.group == 32,
     main.envs.arena.rollouts.temperature == 1,
     main.envs.arena.rollouts.max_tokens == 24_576,
+    validation.samples == 8,
+    validation.every == 16,
+    validation.first == true,
   ]
 }

@@ -64,5 +64,8 @@ test the_plan {
     main.envs.school.args.few_shot == "strawberry.jsonl",
     main.envs.school.args.suffix == " Write your answer in \\boxed{} format.",
     main.save.every == 20,
+    heldout.tasks == 1_319,
+    heldout.every == 20,
+    heldout.first == true,
   ]
 }

@@ -64,5 +64,8 @@ test the_plan {
     main.envs.competition.args.few_shot == "strawberry.jsonl",
     main.envs.competition.args.suffix == " Write your answer in \\boxed{} format.",
     main.save.every == 20,
+    math500.tasks == 500,
+    math500.every == 20,
+    math500.first == true,
   ]
 }

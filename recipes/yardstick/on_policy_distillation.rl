@@ -71,5 +71,6 @@ test what_it_plays {
     main.envs.DeepMath_103K.rollouts.group == 4,
     main.envs.DeepMath_103K.rollouts.temperature == 1,
     main.envs.DeepMath_103K.rollouts.max_tokens == 16_384,
+    reasoning.optimizer.schedule.kind == "linear",
   ]
 }

@@ -55,5 +55,6 @@ test what_is_trained {
     main.data.without == "system",
     main.model.base == "Qwen/Qwen3.6-35B-A3B",
     main.model.lora_rank == 32,
+    main.optimizer.schedule.kind == "linear",
   ]
 }

@@ -84,5 +84,7 @@ test what_it_plays {
     main.envs.talks.judging.compared.judges.people.model.model.base == "Qwen/Qwen3.5-9B-Base",
     main.envs.talks.judging.compared.judges.people.model.model.lora_rank == 64,
     main.envs.talks.judging.compared.by == "pairwise",
+    imitation.optimizer.schedule.kind == "linear",
+    taste.optimizer.schedule.kind == "linear",
   ]
 }

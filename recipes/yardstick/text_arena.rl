@@ -49,5 +49,8 @@ test the_plan {
     main.model.lora_rank == 32,
     main.envs.game.args.illegal == -2,
     main.save.every == 20,
+    wins.tasks == 128,
+    wins.every == 5,
+    wins.first == true,
   ]
 }

@@ -66,5 +66,8 @@ test what_it_plays {
     main.envs.game.play.opponent.model.base == "Qwen/Qwen3.5-9B",
     main.envs.game.play.seat == "player",
     main.envs.game.play.max_tokens == 5,
+    unseen.tasks == 34,
+    unseen.samples == 32,
+    unseen.every == 5,
   ]
 }

@@ -32,5 +32,10 @@ test how_it_learns {
 }
 
 test what_is_trained {
-  expect = [main.model.base == "Qwen/Qwen3.5-397B-A17B", main.model.lora_rank == 32]
+  expect = [
+    main.model.base == "Qwen/Qwen3.5-397B-A17B",
+    main.model.lora_rank == 32,
+    main.every == 20,
+    main.optimizer.schedule.kind == "cosine",
+  ]
 }

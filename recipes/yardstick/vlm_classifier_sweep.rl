@@ -47,5 +47,6 @@ test what_is_trained {
     main.data.args.examples_per_class == 16,
     main.model.base == "Qwen/Qwen3.5-397B-A17B",
     main.model.lora_rank == 32,
+    main.every == 50,
   ]
 }
