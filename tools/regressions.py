@@ -27,7 +27,7 @@ from attrs import frozen
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = ROOT / "recipes"
-TESTS = "\n# `rlc test` runs these."
+TESTS = "\n# `rlc test` runs"
 # The Python beside recipes, with a recipe that uses it.
 CODE = {
     "letters.py": "python_environment.rl",

@@ -47,8 +47,22 @@ claim leaving_out_is_better {
   level = 95%
 }
 
-# `rlc test` runs this.
+# `rlc test` runs these.
 test the_word_backward_counts {
   env    = spell
   expect = [reward("\\boxed{decuasnu}") == 1, reward("\\boxed{unsauced}") < 0.5, reward("") == 0]
+}
+
+test the_plan {
+  expect = [
+    main.steps == 15,
+    main.batch.count == 16,
+    main.batch.size == 4,
+    main.sampling.max_tokens == 16,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "rloo",
+    main.optimizer.learning_rate == 0.001,
+    main.model.base == "tiny",
+    main.model.lora_rank == 8,
+  ]
 }

@@ -53,8 +53,29 @@ claim warm_start_ends_higher {
   level = 95%
 }
 
-# `rlc test` runs this.
+# `rlc test` runs these.
 test the_word_backward_counts {
   env    = spell
   expect = [reward("\\boxed{decuasnu}") == 1, reward("\\boxed{unsauced}") < 0.5, reward("") == 0]
+}
+
+test the_plan {
+  expect = [
+    warmup.steps == 8,
+    warmup.batch == 16,
+    warmup.data.env.id == "rg:spell_backward",
+    warmup.data.count == 64,
+    warmup.optimizer.learning_rate == 0.001,
+    warmup.model.base == "tiny",
+    warmup.model.lora_rank == 8,
+    main.steps == 10,
+    main.batch.count == 8,
+    main.batch.size == 8,
+    main.sampling.max_tokens == 16,
+    main.loss.name == "importance_sampling",
+    main.advantage.name == "rloo",
+    main.optimizer.learning_rate == 0.001,
+    main.model.base == "tiny",
+    main.model.lora_rank == 8,
+  ]
 }
