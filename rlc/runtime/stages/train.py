@@ -72,6 +72,7 @@ class TrainStage(Stage[LogprobScorers]):
     computation: StepComputation
     heldout: Mapping[str, StepFunction]
     players: StagePlayers | None = field(default=None, kw_only=True)  # None: this process plays
+    kept_tokens: int | None = field(default=None, kw_only=True)  # episodes of a step; None: all
     _played: Counter[int] = field(factory=Counter, init=False)
     _has_unread: bool = field(default=False, init=False)  # whether a note has said so
     _has_lost: bool = field(default=False, init=False)  # whether a step lost too many replies
@@ -226,7 +227,8 @@ class TrainStage(Stage[LogprobScorers]):
         lines = await in_thread(records)
         parts, scored = Parts.of(outputs["forward_backward"]), _scores_in(outputs)
         credited = {id(row.rollout) for part in Parts.of(outputs["advantages"]) for row in part}
-        tokens = await in_thread(credited_tokens, rollouts, credited, batches, parts, scored)
+        made = rollouts, credited, batches, parts, scored, self.kept_tokens
+        tokens = await in_thread(credited_tokens, *made)
         failures = [rollout.failure for rollout in rollouts if rollout.failure]
         cursor = self.stream.finish(step, rollouts)
         cursor |= self.computation.cursor(step)
@@ -287,6 +289,7 @@ async def open_policy_gradient(setup: Setup, stage: Training) -> TrainStage:
         StepComputation.of(setup.seed, stage, cursors, tokenizer),
         await heldout_node(setup, stage),
         players=players,
+        kept_tokens=setup.folder.kept_tokens,
     )
 
 

@@ -27,7 +27,12 @@ from rlc.algo import (
 from rlc.catalog import LIKELIHOOD, loss_traits, service_loss
 from rlc.plan import LossPlan, Training
 from rlc.runtime.concurrency import in_thread, mark_seen
-from rlc.runtime.journal.episodes import EpisodeKey, EpisodeTokens, SequenceTokens
+from rlc.runtime.journal.episodes import (
+    EpisodeKey,
+    EpisodeTokens,
+    SequenceTokens,
+    first_groups,
+)
 from rlc.runtime.records import Rollout
 from rlc.runtime.rollouts.tokens import NOT_SAMPLED, Scores, TokenSequence, merged_sequences
 from rlc.runtime.updates.datums import EpisodeDatums, FloatArray, Minibatch, TrainingDatum
@@ -333,8 +338,10 @@ def credited_tokens(
     batches: Iterable[Sequence[EpisodeDatums]],
     parts: Iterable[PendingGradients],
     scored: Mapping[str, Mapping[int, Sequence[Scores]]],
+    most: int | None = None,
 ) -> list[EpisodeTokens]:
-    """Return the tokens of the rollouts of a step whose ids are among the ``credited``, in order.
+    """Return the tokens of the rollouts of a step whose ids are among the ``credited``, in order,
+    those of the first groups if there are more than ``most``.
 
     ``parts`` are the gradients of the step, which are done. What took part in none of them has no
     logprobs of the trainer: a turn that was not chosen, an episode that was left out, a sequence
@@ -353,12 +360,15 @@ def credited_tokens(
         for datum in one.datums
     }
     replies: Counter[EpisodeKey] = Counter()
-    found = []
+    played = list[tuple[EpisodeKey, Rollout]]()
     for rollout in rollouts:
         first = EpisodeKey(rollout.env, rollout.task, rollout.member, rollout.role)
-        key = evolve(first, reply=replies[first])
+        played.append((evolve(first, reply=replies[first]), rollout))
         replies[first] += 1
-        if id(rollout) not in credited:
+    there = [EpisodeTokens(key, ()) for key, one in played if id(one) in credited and one.turns]
+    chosen, found = {one.key for one in first_groups(there, most)}, []
+    for key, rollout in played:
+        if key not in chosen:
             continue
         sequences = list[SequenceTokens]()
         for at, sequence in enumerate(merged_sequences(rollout.turns)):
