@@ -551,8 +551,11 @@ def replay(
     """
     from pathlib import Path
 
-    from rlc.replays import replay_step
-
+    try:
+        from rlc.replays import replay_step
+    except ModuleNotFoundError as error:
+        what = f"a replay computes with a package that is not here: {error.name or 'numpy'}"
+        raise Error(what, "pip install 'rlc[local]'") from error
     settings = set
     if isinstance(settings, Mapping):
         settings = [f"{name}={written(value)}" for name, value in settings.items()]

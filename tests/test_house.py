@@ -410,6 +410,7 @@ def test_check_is_light(recipe: str) -> None:
         ("main(['show', 'nowhere'])", "error: "),
         ("main(['report', 'nowhere'])", "error: "),
         ("main(['serve'])", "pip install 'rlc[serve]'"),
+        ("main(['replay', 'nowhere'])", "pip install 'rlc[local]'"),
         ("print(pydoc.render_doc(rlc), file=sys.stderr)", "rlc.runtime.summary.Summary"),
     ],
 )
