@@ -292,8 +292,7 @@ def explain(plan: Plan) -> Explanation:
 
 
 def reused(plan: Plan | None, roots: Sequence[Path] = ()) -> tuple[ReusedStage, ...]:
-    """Return what a run of a plan would take from others. Without a folder of runs there is nothing
-    to look for."""
+    """Return what a run of a plan would take from others; nothing without a folder of runs."""
     if plan is None or not (os.path.isdir("runs") or os.environ.get("RLC_REUSE_FROM") or roots):
         return ()
     from rlc.runtime import find_reuse
