@@ -2,7 +2,8 @@
 
 Read ``start`` (from a plan or a run folder to a job), ``job`` (its stages), ``loop`` (the steps of
 one stage) and ``graph`` (the nodes of a step), in this order. ``stages/`` has a function for each
-kind of node; they use ``rollouts/`` to play episodes and ``updates/`` to train on them.
+kind of node; they use ``rollouts/`` to play episodes, ``players/`` to have them played by other
+processes, and ``updates/`` to train on them.
 ``service_guard`` and ``remote`` stand before the service, ``journal/`` and ``trackers`` write.
 """
 

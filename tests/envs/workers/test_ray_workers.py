@@ -193,7 +193,7 @@ def test_a_run_has_the_rewards_of_a_run_in_threads(cluster: Any, tmp_path: Path)
 def test_players_on_a_cluster_play_the_same_run(cluster: Any, tmp_path: Path) -> None:
     """Whole episodes are played by actors; one whose process is killed loses nothing."""
     seen = Killer()
-    job = compiled(TINY + train(env="spell", batch="groups(6, group_size = 2)", steps="2"))
+    job = compiled(TINY + train(env="spell", batch="groups(6, group_size = 2)", steps="1"))
     folder = RunFolder.create(tmp_path / "run", job)
     folder.players = PlayersPlan("ray", 2, cpus=0.5, address=cluster.address)
     run_support.run(folder, observer=seen)

@@ -49,8 +49,12 @@ def test_each_player_has_a_client_of_its_own(
     with engine_tinker(tmp_path / "here") as server:
         here, _ = played(tmp_path / "run-here", server, PlayersPlan("here"))
     with engine_tinker(tmp_path / "there") as server:
-        there, notes = played(tmp_path / "run-there", server, PlayersPlan("processes", 2))
+        there, notes = played(tmp_path / "run-there", server, PlayersPlan("processes", 1))
     assert there == here
-    assert "2 processes play the episodes of `main`" in notes
-    (first, *_) = (tmp_path / "run-there" / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(first)["tokens/sampled"] > 0
+    assert "1 process plays the episodes of `main`" in notes
+    one, other = (
+        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("run-here", "run-there")
+    )
+    assert [step["tokens/sampled"] for step in one] == [step["tokens/sampled"] for step in other]
+    assert [step["service/concurrency"] for step in other] == [512.0, 512.0]
