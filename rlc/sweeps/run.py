@@ -163,6 +163,8 @@ class SweepRun:
         self.observer.started(self.sweep.plan, runs, self.folder.path)
         for record in self._records.values():
             self.observer.trial(record)
+        if any(claim.early for claim in self.sweep.plan.claims):
+            self._queue_by_seed()
         with ThreadPoolExecutor(self.jobs, "rlc-trial") as pool:
             done, _ = wait([pool.submit(self._work) for _ in range(self.jobs)])
         for future in done:
@@ -195,11 +197,6 @@ class SweepRun:
                 self._queue.append(record.trial)
             elif record.state == "finished":
                 self._add(self._later_seeds(record.trial))
-        if any(claim.early for claim in plan.claims):  # seed by seed: what is compared comes first
-            numbered = list(enumerate(self._listed, 1))
-            self._add([Trial(n, c, seed) for seed in self.sweep.seeds for n, c in numbered])
-            self._queue = deque(sorted(self._queue, key=lambda trial: (trial.seed, trial.number)))
-            self._decide()
         for path in run_folders(self.folder.path):
             if is_run(path):
                 self._used[path] = used_in(path)
@@ -259,6 +256,13 @@ class SweepRun:
         seeds = self.sweep.seeds[:1] if self._halving else self.sweep.seeds
         self._add([Trial(number, configuration, seed) for seed in seeds])
         return True
+
+    def _queue_by_seed(self) -> None:
+        """Queue all trials seed by seed: what is compared comes first."""
+        numbered = list(enumerate(self._listed, 1))
+        self._add([Trial(n, c, seed) for seed in self.sweep.seeds for n, c in numbered])
+        self._queue = deque(sorted(self._queue, key=lambda trial: (trial.seed, trial.number)))
+        self._decide()
 
     def _later_seeds(self, trial: Trial) -> list[Trial]:
         """Return the trials of a configuration that wait for the end of its first one."""
