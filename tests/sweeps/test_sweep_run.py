@@ -34,10 +34,15 @@ def folders(summary: SweepSummary, name: str = "trials") -> list[Path]:
 
 
 def test_a_trial_is_the_run_that_it_would_be_alone(tmp_path: Path) -> None:
-    """To the bit, though its warm start is another trial's."""
-    recipe = write(tmp_path, RATES.format(more="seeds = 2"))
+    """To the bit, though its warm start is another trial's; and what is claimed has a verdict."""
+    claim = "claim c { of = rates  that = at(rate == 1e-2) >= at(rate == 1e-4) - 50% }\n"
+    recipe = write(tmp_path, RATES.format(more="seeds = 2  metric = held.pass_at_1") + claim)
     summary = ran(started(recipe, tmp_path / "sweep"))
     assert (summary.state, states(summary)) == ("finished", ["finished"] * 4)
+    (verdict,) = summary.claims
+    low, high = summary.trials[:2], summary.trials[2:]
+    pairs = [(b.value or 0) - (a.value or 0) for a, b in zip(low, high, strict=True)]
+    assert verdict.values == pairs
     assert len(folders(summary)) == 4
     assert len(folders(summary, "shared")) == 2  # a warm start for each seed
     plan = loaded(recipe, "rate=1e-2", seed=2).plan
