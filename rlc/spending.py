@@ -125,7 +125,17 @@ def change_since(recipe: Recipe, base: str | os.PathLike[str]) -> RecipeChange:
     is_file = os.path.isfile(name)
     with nullcontext(name) if is_file else recipe_at(recipe.path, name, also) as path:
         earlier = evolve(recipe, path=path).compile() if path is not None else None
+        if earlier is not None and earlier.plan is not None and not is_file:
+            earlier = evolve(earlier, plan=_placed_at(earlier.plan, recipe.path, name))
         if is_file and earlier is not None and earlier.plan is None:
             raise RecipeError(earlier.diagnostics)
         sweeps = None if earlier is None else (earlier.sweeps, now.sweeps)
         return recipe_change(recipe.path, name, earlier, now, sweeps, seen)
+
+
+def _placed_at(plan: Plan, recipe: str, revision: str) -> Plan:
+    """Return the plan of a copy of a recipe, whose values come from a revision of its own files."""
+    copy, own = (os.path.join(os.path.dirname(path), "") for path in (plan.recipe, recipe))
+    found = plan.provenance.items()
+    places = {path: at.replace(copy, f"{revision}:{own}") for path, at in found}
+    return evolve(plan, provenance=places)

@@ -63,6 +63,11 @@ def test_a_comment_has_cost_and_values(project: Path, capsys: pytest.CaptureFixt
     assert "| **expected** |" in text
     assert "The budgets, $1.00, are less than that" in text
     assert "RL0" in text  # what the check finds of the budget
+    assert main(["explain", "recipe.rl", "--diff", "main"]) == 0
+    text = capsys.readouterr().out
+    assert "main:recipe.rl:" in text
+    assert "main:lib/policy.rl:" in text
+    assert "/tmp" not in text
 
 
 def test_the_same_is_said_to_be_the_same(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
