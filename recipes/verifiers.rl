@@ -33,6 +33,7 @@ test the_second_word_counts {
     reward("eel", "eee") > reward("eel", "eel"),
     reward("eee", "moon") < reward("moon", "eee"),
     reward("eel", "e") < 0.1,
+    reward("eel", " EEE ") == reward("eel", "eee"),
     turns("eel", "eee") == 2,
     end("eel") == unfinished,
     contains(transcript("eel", "eee"), "Another one, full of e"),

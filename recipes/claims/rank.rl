@@ -59,6 +59,8 @@ test the_word_backward_counts {
 test the_plan {
   expect = [
     main.steps == 20,
+    main.batch.count == 8,
+    main.batch.size == 8,
     main.loss.name == "importance_sampling",
     main.optimizer.learning_rate == 1e-3,
     heldout.tasks == 64,
