@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from rlc.catalog import REQUIRED, Param
+from rlc.catalog import REQUIRED, Declaration, Param
 from rlc.check.scope import closest, known_values, rename
 from rlc.check.values import Value
 from rlc.lang import (
@@ -167,21 +167,24 @@ class _Binder:
 
         owner, given = self.owner, {item.name.id for item in self.items if item.name}
         code, fixed = "RL0105" if owner.slot == "argument" else "RL0104", None
+        alone = DECLARATIONS.get(name.id) if owner.slot == "field" else None
+        near = closest(name.id, names)
         if (alias := alias_of(name.id, self.params)) is not None:
             self.bound.unknown.append(alias.name)
             advice = f"it is called `{alias.name}` here"
             if alias.name not in given:
                 fixed = replace(name.span, alias.name, f"write `{alias.name}`")
+        elif alone is not None and alone.form and not near:
+            self.bound.unknown.append("*")
+            advice = _beside(alone)
         elif not owner.why_no_other and (known := advice_for(name.id, self.params)):
             advice = known
-            self.bound.unknown += closest(name.id, names)
+            self.bound.unknown += near
         else:
-            near = closest(name.id, names)
             self.bound.unknown += near or ["*"]
             advice = known_values(names, name.id) if names else "it takes none"
-            alone = DECLARATIONS.get(name.id) if owner.slot == "field" and not near else None
-            if alone is not None and (alone.is_block or alone.form):
-                advice = f"it is a declaration of its own, beside this one: `{alone.written()}`"
+            if alone is not None and alone.is_block and not near:
+                advice = _beside(alone)
             fixed = None if given & {*near} else rename(name.span, name.id, names)
         if owner.why_no_other:
             advice = f"{owner.why_no_other}; {advice}"
@@ -237,3 +240,7 @@ def _with_comma(span: Span) -> Span:
     if before.endswith(","):
         return Span(span.source, len(before) - 1, end)
     return Span(span.source, start, end + (after.end() if after else 0))
+
+
+def _beside(declaration: Declaration) -> str:
+    return f"it is a declaration of its own, beside this one: `{declaration.written()}`"

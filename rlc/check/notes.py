@@ -85,6 +85,7 @@ What = Declaration | Param | Builtin | NamedDecl | Operation | Input
 STAGE_OF_SWEEP, AXIS, MEASURE, EXPRESSION = "stage", "axis", "measure", "expression"
 SWEEP_OF_CLAIM, COMPARISON = "sweep", "comparison"
 EXPECTATION, TASK = "expectation", "task"
+_ENVS = ".envs", ".env"  # in a path, what comes before the name of an environment
 KEYS_ARE_NAMES = (AXIS, "teacher")  # the keys of a record for one of these are names of the recipe
 _ANY = Param("value", "any", "a value")
 
@@ -327,6 +328,8 @@ class Annotator:
         if isinstance(expr, UnknownValue):
             self.notes.note("hole", expr.span, want=want)
         self._refer(expr)
+        if isinstance(expr, Attribute) and expr.value.span.text.endswith(_ENVS):
+            self._refer(expr.attr)
         for name in ("left", "right", "operand", *(["value"] * isinstance(expr, Attribute))):
             if (part := getattr(expr, name, None)) is not None:
                 self._measure(part, want)

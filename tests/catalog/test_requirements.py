@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from paths import RECIPES
+from plan_recipes import recipe
 
 from rlc.catalog.packages import name_of
 from rlc.catalog.requirements import Requirement, requirements, service_packages
@@ -84,14 +85,9 @@ def test_each_file_is_looked_for_before_a_run(name: str, monkeypatch: pytest.Mon
 
 
 def test_every_requirement_says_what_needs_it() -> None:
-    text = (
-        (RECIPES / "quickstart.rl")
-        .read_text(encoding="utf-8")
-        .replace("kl        =", "")
-        .replace(
-            'env guess = gem("game:GuessTheNumber-v0-easy") |> chat()',
-            "env guess = problems(gsm8k, grader = math)",
-        )
+    text = recipe("quickstart").replace(
+        'env guess = gem("game:GuessTheNumber-v0-easy") |> chat()',
+        "env guess = problems(gsm8k, grader = math)",
     )
     plan = compile_source(Source("r.rl", text)).plan
     assert plan is not None

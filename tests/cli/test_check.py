@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from paths import RECIPES
+from plan_recipes import without_tests
 
 from rlc.cli.main import main
 from rlc.data.reading import Reader
 
-CLEAN = (RECIPES / "quickstart.rl").read_text(encoding="utf-8")
+CLEAN = without_tests((RECIPES / "quickstart.rl").read_text(encoding="utf-8"))
 WRONG = CLEAN.replace("steps     = 50", "stepz     = 50")
 WARNED = CLEAN.replace("3e-4", "3e-10")
 

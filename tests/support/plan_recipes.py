@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeVar
 
 from paths import RECIPES
@@ -12,13 +13,19 @@ from rlc.lang.source import Source
 from rlc.plan.records import Plan
 from rlc.plan.stages import StagePlan, Training
 
+
+def without_tests(text: str) -> str:
+    """The text of a recipe without its tests."""
+    return re.sub(r"^test \w+ \{\n.*?^\}\n", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
 RECIPE_FILES = sorted(RECIPES.glob("*.rl"))
 
 
 def recipe(name: str) -> str:
-    """The text of a recipe of the project, with the paths of its files as seen from the folder that
-    tests run in."""
-    text = (RECIPES / f"{name}.rl").read_text(encoding="utf-8")
+    """The text of a recipe of the project without its tests, which are of its values as they stand,
+    and with the paths of its files as seen from the folder that tests run in."""
+    text = without_tests((RECIPES / f"{name}.rl").read_text(encoding="utf-8"))
     return text.replace('"data/', '"recipes/data/').replace('"lib/', '"recipes/lib/')
 
 

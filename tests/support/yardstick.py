@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from paths import RECIPES, SUPPORT
+from plan_recipes import without_tests
 
 YARDSTICK = RECIPES / "yardstick"
 RECIPES_OF_COOKBOOK = "tinker_cookbook.recipes"
@@ -97,7 +98,9 @@ def markets(folder: Path, *_: Any) -> Path:
 
 
 def standing_in(text: str) -> str:
-    """The text of a recipe, with stand-ins for the environments that cannot be built here."""
+    """The text of a recipe without its tests, with stand-ins for the environments that cannot be
+    built here."""
+    text = without_tests(text)
     for builder, stand_in in BUILDERS.items():
         text = text.replace(f"{RECIPES_OF_COOKBOOK}.{builder}", stand_in)
     text = text.replace('harbor("', 'harbor(runtime = subprocess, id = "')

@@ -334,6 +334,7 @@ def _panel(
             for form in live
             for one in [filled(form, answer)]
             for other in [filled(form, wrong[0])]
+            if len(one) + len(other) < longest  # both orders, or neither
             for pair in ((one, other), (other, one))
         ]
     if not literals:

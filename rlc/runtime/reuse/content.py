@@ -240,7 +240,7 @@ class _CodeWalk:
         for text, digest in named_files(facts.texts, folders):
             self.found.add((f"file {text}", digest))
         if facts.names & _READS_VARIABLES:
-            known = facts.texts & os.environ.keys()
+            known = [name for name in os.environ if name in facts.texts]
             self.found |= {(f"variable {one}", os.environ[one]) for one in known}
         if facts.names & _RUNS_MORE:
             for other in sorted(file.parent.glob("*.py")):
