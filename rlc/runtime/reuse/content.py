@@ -32,8 +32,10 @@ _LONGEST = 200  # characters of a text of code that may be a path
 _RUNS_MORE = {
     *("import_module", "__import__", "exec", "eval", "run_path", "run_module"),
     *("spec_from_file_location", "system", "popen", "Popen", "subprocess"),
+    *("create_subprocess_exec", "create_subprocess_shell"),
 }
 _READS_VARIABLES = {"environ", "getenv"}
+_READS_DOTENV = {"dotenv", "load_dotenv", "dotenv_values"}
 # The rooms, and modules beside them, whose code takes part in what a stage computes.
 _ROOMS = ("algo", "catalog", "chat", "data", "envs", "plan", "pricing", "runtime", "service")
 _UNRELATED = ("service/server", "service/conform", "runtime/reuse", "catalog/data")
@@ -56,7 +58,8 @@ def file_digest(path: str | Path) -> str:
     """Return the digest of a file's bytes. Raise UnknownContentError if it cannot be read."""
     try:
         found = os.stat(path)
-        state = found.st_size, found.st_mtime_ns, found.st_ino
+        # Programs can set the time of the last change; that of the inode they cannot.
+        state = found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns
         return (_read_digest if found.st_size <= _LARGE else _large_digest)(str(path), *state)
     except OSError as error:
         raise UnknownContentError(f"{path} cannot be read: {error.strerror or error}") from error
@@ -72,7 +75,7 @@ def _read_digest(path: str, *_state: int) -> str:
 
 
 @lru_cache(256)
-def _large_digest(path: str, size: int, changed: int, _: int) -> str:
+def _large_digest(path: str, size: int, changed: int, *_state: int) -> str:
     """Return what a large file, such as the weights of a model, is known by: its size, when it was
     changed, and a block of every part of it."""
     whole = blake2b(f"{size} {changed}".encode(), digest_size=20)
@@ -151,22 +154,36 @@ def code_digest(file: str | Path, beside: Iterable[Path]) -> str:
     walk.add("", Path(file))
     while walk.waiting:
         walk.read(*walk.waiting.pop())
+    walk.end()
     return digest_of(part for pair in sorted(walk.found) for part in pair)
 
 
 def named_files(texts: Iterable[str], folders: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    """Yield the files and folders among ``texts``, each with the digest of its content. A folder
-    with runs in it, or one that holds the ``folders``, is no data of anybody's."""
+    """Yield the files and folders among ``texts``, each with the digest of its content. A text that
+    begins a path names the folder of it, one that ends a path what is below one of the ``folders``.
+    A folder with runs in it, or one that holds the ``folders``, is no data of anybody's."""
     homes = [folder.resolve() for folder in folders]
     for text in sorted(set(texts)):
         if not 0 < len(text) <= _LONGEST or "\n" in text or "\0" in text or not text.strip("./\\ "):
             continue
-        for home in homes:
-            place = home / os.path.expanduser(text)  # `os` has no errors for what cannot be a path
+        for place in dict.fromkeys(place for home in homes for place in _places(text, home)):
             if os.path.isfile(place) and place.suffix != ".py":
                 yield text, file_digest(place)
             elif os.path.isdir(place) and not _is_around(place.resolve(), homes):
                 yield text, folder_digest(place)
+
+
+def _places(text: str, home: Path) -> Iterator[Path]:
+    """Yield what a text of code may name in a folder."""
+    place = home / os.path.expanduser(text)  # `os` has no errors for what cannot be a path
+    if os.path.exists(place):
+        yield place
+    elif text.startswith("*."):
+        yield from sorted(home.glob(text))
+    elif "/" in text.strip("/"):  # f"data/part_{number}.txt"
+        yield (home / text.lstrip("/")).parent
+    if text.startswith("/"):  # f"{HERE}/words.txt"
+        yield home / text.lstrip("/")
 
 
 def _is_around(folder: Path, homes: Iterable[Path]) -> bool:
@@ -178,12 +195,14 @@ def _is_around(folder: Path, homes: Iterable[Path]) -> bool:
 @frozen
 class _CodeFacts:
     """What the text of a file of Python says: the digest of its syntax tree, the modules that it
-    imports (with the dots of a relative name), its texts, and all names in it."""
+    imports (with the dots of a relative name), its texts, all names in it, and whether it changes
+    where modules are looked for."""
 
     digest: str
     imports: tuple[tuple[int, str, tuple[str, ...]], ...]
     texts: frozenset[str]
     names: frozenset[str]
+    moves_modules: bool
 
 
 @lru_cache(1024)
@@ -197,15 +216,24 @@ def _facts(file: str, *_state: int) -> _CodeFacts:
         elif isinstance(node, ast.ImportFrom):
             imported = tuple(alias.name for alias in node.names)
             imports.append((node.level, node.module or "", imported))
-            names |= {*imported}
+            names |= {*imported, *(node.module or "").split(".")}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             texts.add(node.value)
         elif isinstance(node, ast.Name):
             names.add(node.id)
         elif isinstance(node, ast.Attribute):
             names.add(node.attr)
+    moves = {"sys", "path"} <= names and any(map(_is_search_path, ast.walk(tree)))
     digest = digest_of([ast.dump(tree)])
-    return _CodeFacts(digest, tuple(imports), frozenset(texts), frozenset(names))
+    return _CodeFacts(digest, tuple(imports), frozenset(texts), frozenset(names), moves)
+
+
+def _is_search_path(node: ast.AST) -> bool:
+    """Return whether a node is `sys.path`, or its import."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "sys" and any(alias.name == "path" for alias in node.names)
+    module = node.value if isinstance(node, ast.Attribute) and node.attr == "path" else None
+    return isinstance(module, ast.Name) and module.id == "sys"
 
 
 @define
@@ -216,6 +244,10 @@ class _CodeWalk:
     found: set[tuple[str, str]] = field(factory=set)
     waiting: list[tuple[str, Path]] = field(factory=list)
     _seen: set[Path] = field(factory=set)
+    _texts: set[str] = field(factory=set)  # of all files: one may read the variables of another
+    _reads_variables: bool = False
+    _moved_by: Path | None = None  # the file that changes where modules are looked for
+    _lost: set[str] = field(factory=set)  # modules that are nowhere
 
     def add(self, name: str, file: Path) -> None:
         real = file.resolve()
@@ -226,7 +258,8 @@ class _CodeWalk:
     def read(self, name: str, file: Path) -> None:
         try:
             state = file.stat()
-            facts = _facts(str(file), state.st_size, state.st_mtime_ns, state.st_ino)
+            changed = state.st_mtime_ns, state.st_ctime_ns
+            facts = _facts(str(file), state.st_size, state.st_ino, *changed)
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
             raise UnknownContentError(f"{file} cannot be read: {error}") from error
         folders = (file.parent, *self.beside)
@@ -237,14 +270,31 @@ class _CodeWalk:
             own = [self._local(one, homes) for one in filter(None, (module, *named))]
             if not level and not any(own):
                 self._installed(module, named)
-        for text, digest in named_files(facts.texts, folders):
+        dotenv = {".env"} if facts.names & _READS_DOTENV else set()
+        for text, digest in named_files(facts.texts | dotenv, folders):
             self.found.add((f"file {text}", digest))
-        if facts.names & _READS_VARIABLES:
-            known = [name for name in os.environ if name in facts.texts]
-            self.found |= {(f"variable {one}", os.environ[one]) for one in known}
+        for text in facts.texts:  # a script that is started, or imported by its path
+            if text.endswith(".py") and len(text) <= _LONGEST and "\0" not in text:
+                for folder in (one for one in folders if os.path.isfile(one / text)):
+                    self.add(text, folder / text)
+        self._texts |= facts.texts
+        self._reads_variables |= bool(facts.names & _READS_VARIABLES)
+        if facts.moves_modules:
+            self._moved_by = file
         if facts.names & _RUNS_MORE:
             for other in sorted(file.parent.glob("*.py")):
                 self.add(f"{name}/{other.stem}", other)
+
+    def end(self) -> None:
+        """Note what only the files together say. Raise UnknownContentError if a module is where the
+        code alone knows."""
+        if self._reads_variables:
+            known = self._texts & os.environ.keys() - {"_"}  # the shell's
+            self.found |= {(f"variable {one}", os.environ[one]) for one in known}
+        if self._moved_by is not None and self._lost:
+            raise UnknownContentError(
+                f"{self._moved_by} changes sys.path, and `{min(self._lost)}` is found only there"
+            )
 
     def _installed(self, name: str, named: Iterable[str]) -> None:
         """Note the version of a package, or follow it if it is a folder of the user's own that is
@@ -260,9 +310,12 @@ class _CodeWalk:
         place = Path(inside[0] if inside else (spec and spec.origin) or "")
         if not place.name or {"site-packages", "dist-packages"} & {*place.parts}:
             self.found.add((f"package {top}", package_version(top)))
+            self._lost |= {top} if spec is None else set()
             return
-        for one in (name, *named):
-            self._local(one, (place.parent,))
+        followed = [self._local(one, (place.parent,)) for one in (name, *named)]
+        if not any(followed):
+            digest = (folder_digest if place.is_dir() else file_digest)(place)
+            self.found.add((f"compiled {top}", digest))
 
     def _local(self, name: str, folders: Iterable[Path]) -> bool:
         """Follow a module, with its packages, and return whether it is in one of the folders."""

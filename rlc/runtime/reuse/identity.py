@@ -17,10 +17,13 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from rlc.catalog import (
+    DOTENV,
     WeightsError,
     code_of_stage,
+    find_provider,
     find_weights,
     is_run_weights,
+    read_dotenv,
     with_files,
 )
 from rlc.catalog.requirements import requirements
@@ -75,14 +78,23 @@ def identities(plan: Plan, base_url: str | None = None) -> dict[str, Identity]:
     """Return what each stage of a plan is, as the files that it names are now; ``base_url`` is that
     of a server in place of the hosted service."""
     found = dict[str, Identity]()
-    server = (base_url or os.environ.get("TINKER_BASE_URL") or "").rstrip("/")
     for stage in plan.stages:
         try:
-            where = server if stage.model.hosted else ""
-            found[stage.name] = _Stage(plan, stage, found, where).identity()
+            server = _server(stage.model.service, base_url) if stage.model.hosted else ""
+            found[stage.name] = _Stage(plan, stage, found, server).identity()
         except UnknownContentError as error:
             found[stage.name] = Identity(None, why=str(error))
     return found
+
+
+def _server(service: str, base_url: str | None) -> str:
+    """Return the address of a service, looked for as a run does; empty for the usual one."""
+    there = find_provider(service)
+    if there is None:
+        raise UnknownContentError(f"there is no service `{service}`")
+    assigned = read_dotenv(Path.cwd() / DOTENV).values
+    named = (values.get(there.url_variable, "").strip() for values in (os.environ, assigned))
+    return (base_url or next(filter(None, named), None) or there.url or "").rstrip("/")
 
 
 def needs_of(stage: StagePlan) -> tuple[str, ...]:

@@ -3,6 +3,7 @@ changes the key of each stage that it can change, and nothing else does."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -55,6 +56,7 @@ def reward(reply, row):
     return scale * float(reply.strip() == row["answer"]) * float(os.environ.get("SCALE_OF_X", 1))
 '''
 WORDS = """\
+import os
 import random
 from pathlib import Path
 
@@ -432,3 +434,65 @@ def test_files_in_commands_and_arguments_are_known(project: Path) -> None:
     before = keys(planned())
     Path("lists/a.txt").write_text("two")
     assert changed(before, keys(planned())) == OF_WORDS
+
+
+READS = "HERE = os.path.dirname(__file__)\nwith open({}) as opened:\n    _ = opened.read()\n"
+FOUND_IN_CODE = [
+    (READS.format('f"{HERE}/data/one.txt"'), "data/one.txt"),
+    (READS.format("f\"{HERE}/data/{'one'}.txt\""), "data/one.txt"),
+    (READS.format("'data/%s.txt' % 'one'"), "data/one.txt"),
+    ("from pathlib import Path\nfound = [*Path(__file__).parent.glob('*.csv')]\n", "one.csv"),
+    ("from subprocess import run\nrun(['python', 'data/one.py'])\n", "data/one.py"),
+    ("from dotenv import load_dotenv\nload_dotenv()\n", ".env"),
+]
+
+
+@pytest.mark.parametrize(("lines", "file"), FOUND_IN_CODE)
+def test_paths_that_code_puts_together_are_known(lines: str, file: str, project: Path) -> None:
+    Path("data").mkdir()
+    Path(file).write_text("one = 1\n")
+    rewritten("grade.py", "import os\n", f"import os\n{lines}")
+    before = keys(planned())
+    Path(file).write_text("one = 2\n")
+    assert changed(before, keys(planned())) == OF_SUMS
+
+
+def test_a_variable_is_known_that_another_module_reads(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("settings.py").write_text("import os\ndef read(name):\n    return os.environ.get(name)\n")
+    rewritten("grade.py", 'os.environ.get("SCALE_OF_X", 1)', 'settings.read("SCALE_OF_X") or 1')
+    rewritten("grade.py", "import os\n", "import settings\n")
+    before = keys(planned())
+    monkeypatch.setenv("SCALE_OF_X", "2")
+    assert changed(before, keys(planned())) == OF_SUMS
+
+
+def test_modules_that_only_the_code_itself_can_find_are_never_reused(project: Path) -> None:
+    Path("elsewhere").mkdir()
+    Path("elsewhere/far_away.py").write_text("x = 1\n")
+    there = "import sys\nsys.path.append(os.path.join(os.getcwd(), 'else' + 'where'))\n"
+    rewritten("grade.py", "import os\n", f"import os\n{there}import far_away\n")
+    found = identities(planned())["heldout"]
+    assert found.steps is None
+    assert "changes sys.path, and `far_away`" in found.why
+
+
+@pytest.mark.parametrize("name", ["sums.jsonl", "grade.py"])
+def test_a_change_is_seen_that_leaves_size_and_time(name: str, project: Path) -> None:
+    before, known = keys(planned()), Path(name).stat()
+    Path(name).write_text(Path(name).read_text().replace("answer", "reswan"))
+    os.utime(name, ns=(known.st_atime_ns, known.st_mtime_ns))
+    assert Path(name).stat().st_size == known.st_size
+    assert changed(before, keys(planned()))
+
+
+def test_an_address_is_looked_for_as_a_run_does(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = planned(service="tinker", overrides={"policy.base": '"Qwen/Qwen3-8B"'})
+    usual, named = identities(served), identities(served, "http://127.0.0.1:1")
+    Path(".env").write_text("TINKER_BASE_URL=http://127.0.0.1:1/\n")
+    assert identities(served) == named != usual
+    monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:2")
+    assert identities(served) not in (named, usual)
