@@ -12,15 +12,15 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from rlc.plan import JOURNAL_FILE, is_training
+from rlc.plan import JOURNAL_FILE, StagePlan, is_evaluation, is_training
 from rlc.runtime.journal.database import Journal, TakenSteps
 from rlc.runtime.journal.episodes import TOKENS_FILE, append_blocks
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import COMPARISONS_FILE, ROLLOUTS_FILE, TIMELINE_FILE, parse_line
 from rlc.runtime.records import FAILURES_FILE, RunError
-from rlc.runtime.reuse.identity import identities
+from rlc.runtime.reuse.identity import identities, needs_of
 from rlc.runtime.reuse.index import KEYS, keys_of, local_file
-from rlc.runtime.reuse.store import Reuse, ReusedStage
+from rlc.runtime.reuse.store import Reuse, ReusedStage, planned_evaluations
 
 _BASE_URL = "reuse_base_url"  # in the meta of a journal
 _BY_STEP = (ROLLOUTS_FILE, COMPARISONS_FILE, TIMELINE_FILE)
@@ -107,18 +107,21 @@ def still_known(
         return
     server = base_url or folder.journal.meta(_BASE_URL) or None
     now = keys_of(identities(folder.recorded, server))
-    stages = folder.recorded.stages
     looked_at = [
         stage.name
-        for stage in stages
-        if (stage.name in names if names is not None else not _is_finished(folder, stage.name))
+        for stage in folder.recorded.stages
+        if (stage.name in names if names is not None else not _is_finished(folder, stage))
     ]
     left = {n: k for n, k in known.items() if n not in looked_at or now.get(n) == k}
+    for stage in folder.recorded.stages:  # what came of weights of two kinds is of two kinds
+        if not left.keys() >= {*needs_of(stage)}:
+            left.pop(stage.name, None)
     if left != known:
         folder.journal.set_meta(**{KEYS: json.dumps(left)})
 
 
-def _is_finished(folder: RunFolder, name: str) -> bool:
-    trained = {one.name: one.steps for one in folder.recorded.stages if is_training(one)}
-    done = len(folder.journal.steps(name))
-    return done >= trained[name] if name in trained else done > 0
+def _is_finished(folder: RunFolder, stage: StagePlan) -> bool:
+    done = {one.step for one in folder.journal.steps(stage.name)}
+    if is_evaluation(stage):
+        return done >= planned_evaluations(stage, folder.recorded)
+    return is_training(stage) and len(done) >= stage.steps

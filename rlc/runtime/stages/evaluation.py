@@ -27,6 +27,7 @@ from rlc.runtime.journal.metrics import (
 )
 from rlc.runtime.players.stage import JobPlayers
 from rlc.runtime.records import Rollout, Usage, grouped
+from rlc.runtime.reuse.take import still_known
 from rlc.runtime.rollouts.groups import (
     TaskPlayer,
     build_envs,
@@ -214,6 +215,7 @@ class EvaluationRunner:
         records = [rollout_record(plan.name, step, rollout) for rollout in rollouts]
         self.folder.append(ROLLOUTS_FILE, records)
         journal.finish_step(plan.name, step, {}, metrics)
+        still_known(self.folder, names=[plan.name])
         self.log.write(metrics)
         self.observer.evaluated(plan, step, metrics)
 

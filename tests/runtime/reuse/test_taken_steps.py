@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from run_support import assert_same, block, comparable, metrics, run, tiny, train, undisturbed
 
+import rlc
 from rlc.compile.variants import rehearse
 from rlc.plan.paths import JOURNAL_FILE
 from rlc.plan.records import Plan
 from rlc.runtime.journal.database import NOTHING, Journal
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.reuse import take
-from rlc.runtime.reuse.index import INDEX_FILE
+from rlc.runtime.reuse.index import INDEX_FILE, journalled_keys
 from rlc.runtime.reuse.store import find_reuse
 from rlc.runtime.start import open_run
 from rlc.runtime.summary import Observer, Summary
@@ -288,6 +289,44 @@ def test_code_that_changes_while_a_run_goes_on_is_not_taken(tmp_path: Path) -> N
     assert taken(plan) == {"main": 4}
     Path("adv.py").write_text(ADVANTAGE.replace("0.0", "0.25"))
     assert taken(plan) == {}
+
+
+def test_what_comes_of_code_that_changed_for_a_while_is_not_taken() -> None:
+    Path("adv.py").write_text(ADVANTAGE)
+
+    class Editor(Observer):
+        def step(self, step: int, metrics: Mapping[str, object]) -> None:
+            Path("adv.py").write_text(ADVANTAGE.replace("0.0", "0.5"))
+
+        def waiting(self, what: str) -> None:
+            if what.startswith("evaluating"):
+                Path("adv.py").write_text(ADVANTAGE)
+
+    at_end = block("eval", "heldout", {"model": "main", "env": "spell", "tasks": "2"})
+    plan = tiny(train(advantage='python("adv.py:centred")', steps="1"), at_end)
+    run(open_run(plan, Path("runs/first")), observer=Editor())
+    assert journalled_keys(Path("runs/first")) == {}
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_evaluations_of_two_kinds_are_not_taken(late: bool) -> None:
+    Path("rows.jsonl").write_text('{"prompt": "1", "answer": "1"}\n')
+    graded = 'env sums = problems("rows.jsonl", question = "prompt", grader = exact)\n'
+    fields = {"model": "main", "env": "sums", "tasks": "1", "first": "true"}
+    plan = tiny(graded, train(steps="2"), block("eval", "heldout", fields))
+
+    class Editor(Observer):
+        def evaluated(self, *_: object) -> None:
+            Path("rows.jsonl").write_text('{"prompt": "1", "answer": "2"}\n')
+
+    begun = open_run(plan, Path("runs/first"))
+    if late:
+        run(begun, observer=Editor())
+    else:
+        run(begun, ("main", 1))
+        Path("rows.jsonl").write_text('{"prompt": "1", "answer": "2"}\n')
+        rlc.resume("runs/first")
+    assert journalled_keys(Path("runs/first")).keys() == {"main"}
 
 
 def test_a_rehearsal_tries_everything(first: Path) -> None:
