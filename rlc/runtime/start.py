@@ -236,10 +236,13 @@ def open_run(
     reuse = find_reuse(plan, roots, base_url, fresh)
     for stage in plan.stages:
         if own is not None and stage.name not in own and not reuse.whole(stage.name):
-            named = ", ".join(f"`{name}`" for name in own)
+            named, why = ", ".join(f"`{name}`" for name in own), reuse.found[stage.name].why
+            needs = "needs" if len(own) == 1 else "need"
+            cause = f"nobody can say what it is: {why}" if why else "no run has finished it exactly"
+            if fresh or plan.rehearses:
+                cause = f"{'--fresh' if fresh else 'a rehearsal'} takes nothing from other runs"
             raise RunError(
-                f"{named} needs the weights that `{stage.name}` leaves, and no run has finished "
-                "exactly that stage",
+                f"{named} {needs} the weights that `{stage.name}` leaves, and {cause}",
                 "leave --fresh out" if fresh else f"run `{stage.name}` too",
             )
     folder = RunFolder.create(run_dir, plan)

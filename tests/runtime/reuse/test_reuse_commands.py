@@ -39,12 +39,14 @@ def test_a_part_of_a_recipe_runs_on_what_others_have_left(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["run", "recipe.rl", "--only", "second"]) == 1
-    needed = "`second` needs the weights that `first` leaves, and no run has finished exactly that"
+    needed = "`second` needs the weights that `first` leaves, and no run has finished it exactly"
     assert needed in capsys.readouterr().err
     assert not Path("runs").exists()
     assert main(["run", "recipe.rl", "--only", "first", "--run-dir", "runs/one"]) == 0
     assert main(["run", "recipe.rl", "--only", "second", "--fresh"]) == 1
-    assert "leave --fresh out" in capsys.readouterr().err
+    refused = capsys.readouterr().err
+    assert "and --fresh takes nothing from other runs" in refused
+    assert "leave --fresh out" in refused
     assert main(["run", "recipe.rl", "--from", "second", "--run-dir", "runs/two"]) == 0
     printed = capsys.readouterr().out
     assert "reused: all 2 steps of `first` from runs/one, which saves" in printed
