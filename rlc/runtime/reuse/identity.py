@@ -236,7 +236,7 @@ class _Stage:
         """Yield the files that arguments and commands of the stage name beside all others."""
         leaves = plan_to_dict(evolve(self.plan, stages=(self.stage,)))["stages"]
         words = {word for text in _texts(leaves) for word in (text, *text.split())}
-        words = {word for word in words if "." in word or "/" in word}
+        words = {word for word in words if "." in word or "/" in word} | {*_arguments(leaves)}
         beside = self._beside()
         for _, digest in named_files(words, beside):
             yield digest
@@ -249,6 +249,16 @@ class _Stage:
 
 def _without_prices(endpoint: EndpointPlan) -> EndpointPlan:
     return evolve(endpoint, prompt_price=None, reply_price=None)
+
+
+def _arguments(value: Any) -> Iterator[str]:
+    """Yield the texts that are arguments: of those each may be a file or folder."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from (_texts if name == "args" else _arguments)(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _arguments(one)
 
 
 def _texts(value: Any) -> Iterator[str]:

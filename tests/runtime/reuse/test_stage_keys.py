@@ -426,8 +426,9 @@ def test_modules_are_followed_from_file_to_file(
     assert changed(before, keys(planned())) == OF_SUMS
 
 
-def test_files_in_commands_and_arguments_are_known(project: Path) -> None:
-    rewritten("recipe.rl", "size = 3", 'size = 3, script = "run lists/a.txt"')
+@pytest.mark.parametrize("named", ["run lists/a.txt", "lists", "lists/a.txt"])
+def test_files_in_commands_and_arguments_are_known(named: str, project: Path) -> None:
+    rewritten("recipe.rl", "size = 3", f'size = 3, script = "{named}"')
     Path("lists").mkdir()
     Path("lists/a.txt").write_text("one")
     rewritten("words.py", "def make(size=3)", "def make(size=3, script='')")
