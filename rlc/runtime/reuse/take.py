@@ -7,19 +7,26 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from rlc.plan import JOURNAL_FILE, StagePlan, is_evaluation, is_training
+from rlc.plan import JOURNAL_FILE, Plan, StagePlan, is_evaluation, is_training
 from rlc.runtime.journal.database import Journal, TakenSteps
 from rlc.runtime.journal.episodes import TOKENS_FILE, append_blocks
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import COMPARISONS_FILE, ROLLOUTS_FILE, TIMELINE_FILE, parse_line
 from rlc.runtime.records import FAILURES_FILE, RunError
 from rlc.runtime.reuse.identity import identities, needs_of
-from rlc.runtime.reuse.index import KEYS, keys_of, local_file
+from rlc.runtime.reuse.index import (
+    KEYS,
+    STEPS,
+    Keys,
+    journalled_keys,
+    keys_of,
+    local_file,
+)
 from rlc.runtime.reuse.store import Reuse, ReusedStage, planned_evaluations
 
 _BASE_URL = "reuse_base_url"  # in the meta of a journal
@@ -28,9 +35,23 @@ _BY_STEP = (ROLLOUTS_FILE, COMPARISONS_FILE, TIMELINE_FILE)
 
 def begin_with(folder: RunFolder, reuse: Reuse) -> None:
     """Journal what the stages of a new run are, and take what other runs have done of them."""
-    keys = json.dumps(keys_of(reuse.found))
-    folder.journal.set_meta(**{KEYS: keys, _BASE_URL: reuse.base_url or ""})
+    keys = keys_of(reuse.found)
+    for part in reuse.parts:  # a sweep goes on with what it has, whatever has changed since
+        theirs = journalled_keys(part.run).get(part.stage, {})
+        if part.steps.steps and theirs.get(STEPS) != keys.get(part.stage, {}).get(STEPS):
+            keys.pop(part.stage, None)
+    known = json.dumps(_well_founded(keys, folder.recorded))
+    folder.journal.set_meta(**{KEYS: known, _BASE_URL: reuse.base_url or ""})
     take(folder, reuse.parts)
+
+
+def _well_founded(keys: Keys, plan: Plan) -> dict[str, Mapping[str, str]]:
+    """Return the keys of stages without those that come of weights whose key is not among them."""
+    left = dict(keys)
+    for stage in plan.stages:
+        if not left.keys() >= {*needs_of(stage)}:
+            left.pop(stage.name, None)
+    return left
 
 
 def take(folder: RunFolder, parts: Collection[ReusedStage]) -> None:
@@ -113,9 +134,7 @@ def still_known(
         if (stage.name in names if names is not None else not _is_finished(folder, stage))
     ]
     left = {n: k for n, k in known.items() if n not in looked_at or now.get(n) == k}
-    for stage in folder.recorded.stages:  # what came of weights of two kinds is of two kinds
-        if not left.keys() >= {*needs_of(stage)}:
-            left.pop(stage.name, None)
+    left = _well_founded(left, folder.recorded)  # what comes of two kinds of weights is of two
     if left != known:
         folder.journal.set_meta(**{KEYS: json.dumps(left)})
 

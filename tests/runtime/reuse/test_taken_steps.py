@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from run_support import assert_same, block, comparable, metrics, run, tiny, train, undisturbed
 
 import rlc
@@ -18,7 +19,8 @@ from rlc.runtime.journal.database import NOTHING, Journal
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.reuse import take
 from rlc.runtime.reuse.index import INDEX_FILE, journalled_keys
-from rlc.runtime.reuse.store import find_reuse
+from rlc.runtime.reuse.store import find_reuse, whole_stages
+from rlc.runtime.reuse.take import begin_with
 from rlc.runtime.start import open_run
 from rlc.runtime.summary import Observer, Summary
 
@@ -306,6 +308,21 @@ def test_what_comes_of_code_that_changed_for_a_while_is_not_taken() -> None:
     plan = tiny(train(advantage='python("adv.py:centred")', steps="1"), at_end)
     run(open_run(plan, Path("runs/first")), observer=Editor())
     assert journalled_keys(Path("runs/first")) == {}
+
+
+def test_a_stage_of_other_data_that_a_sweep_goes_on_with_has_no_key() -> None:
+    Path("rows.jsonl").write_text('{"prompt": "1", "reply": "1"}\n' * 2)
+    fields = {"model": "policy", "data": 'rows("rows.jsonl")', "batch": "2", "steps": "1"}
+    shared = block("sft", "warmup", {**fields, "optimizer": "adam(1e-2)"})
+    plan = tiny(shared, train(model="warmup", steps="1"))
+    path, _, _ = done(plan, "first")
+    for name, known in (("same", {"warmup", "main"}), ("other", set())):
+        if name == "other":
+            Path("rows.jsonl").write_text('{"prompt": "1", "reply": "2"}\n' * 2)
+        parts = tuple(whole_stages(plan, path, ["warmup"]))
+        with closing(RunFolder.create(Path("runs", name), plan)) as folder:
+            begin_with(folder, evolve(find_reuse(plan, fresh=True), parts=parts))
+        assert journalled_keys(Path("runs", name)).keys() == known
 
 
 @pytest.mark.parametrize("late", [True, False])
