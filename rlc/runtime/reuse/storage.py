@@ -52,7 +52,8 @@ class StoredItem:
         usd: dollars a month; None if the price or the size is unknown.
         expires: when the service deletes it by itself, in seconds since the epoch; None: never.
         loses_reuse: whether a longer run could have taken it.
-        elsewhere: whether its run is not among those that were looked at.
+        elsewhere: whether a folder that was not looked at may name it: of a run that is not here,
+            or of a copy of one that is not over.
         service: that of a checkpoint.
     """
 
@@ -84,7 +85,7 @@ class Storage:
 
     def chosen(self, lose_reuse: bool = False, of: Collection[str] = ()) -> list[StoredItem]:
         """Return what is deleted: with ``lose_reuse`` also what a longer run could take, and what
-        is ``of`` runs that are not here, by their names."""
+        is ``of`` runs that are not here, or not over, by their names."""
         return [
             one
             for one in self.items
@@ -282,10 +283,12 @@ def _on_service(
             yield evolve(item, why=why, run=str(snapshots[one.path].path), loses_reuse=True)
         elif one.path in named:
             continue
-        elif run is not None:
+        elif run is not None and run.over:
             yield evolve(item, why="its run does not name it any more", run=str(run.path))
         else:
             why = "its run is not here: it was deleted, or is on another machine"
+            if run is not None:  # one that is stopped may go on in a copy of its folder
+                why = "its run is not over, and a copy of its folder elsewhere may name it"
             yield evolve(item, why=why, elsewhere=True)
 
 

@@ -181,6 +181,22 @@ def test_checkpoints_on_a_service_are_kept_if_anything_names_them(
     assert [item["chosen"] for item in data["items"]] == [True, True, False]
 
 
+def test_what_a_copy_of_a_run_that_is_not_over_may_name_is_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = {"rlc_run": "first", "rlc_id": made_up("first")}
+    later = StoredCheckpoint("tinker://first-main/weights/9", 10**9, None, known)
+    monkeypatch.setattr(account, "stored_checkpoints", lambda *_: [later])
+    assert rlc.stored("runs").chosen()
+    with closing(RunFolder.resume(Path("runs/first"))) as folder:
+        folder.set_state("interrupted")
+    found = rlc.stored("runs")
+    assert not found.chosen()
+    assert [item.path for item in found.chosen(of=["first"])] == [later.path]
+    assert main(["gc"]) == 0
+    assert "1 of the run first, which is not over (1 GB, $0.10 a month)" in capsys.readouterr().out
+
+
 def test_a_service_that_is_not_looked_at_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     made_up("first")
 

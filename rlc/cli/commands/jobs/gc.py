@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--yes", action="store_true", help="delete what is listed")
     text = "also what only a longer run could take from those that are over"
     parser.add_argument("--lose-reuse", action="store_true", help=text)
-    text = "also the checkpoints of a run that is not here; may be repeated"
+    text = "also the checkpoints of a run that is not here, or not over; may be repeated"
     parser.add_argument("--of", metavar="RUN", action="append", default=[], help=text)
     text = "look at the checkpoints on this service (default those that the runs have trained on); "
     text += "may be repeated"
@@ -100,7 +100,8 @@ def _print_kept(others: list[StoredItem]) -> None:
         print(f"  {len(reuse):,} that a longer run could take ({_total(reuse)}): --lose-reuse")
     for name in sorted({one.run for one in others if one.elsewhere}):
         mine = [one for one in others if one.elsewhere and one.run == name]
-        print(f"  {len(mine):,} of the run {name}, which is not here ({_total(mine)}): --of {name}")
+        where = "not here" if "not here" in mine[0].why else "not over"
+        print(f"  {len(mine):,} of the run {name}, which is {where} ({_total(mine)}): --of {name}")
 
 
 def _line(one: StoredItem) -> str:
