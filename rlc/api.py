@@ -292,11 +292,13 @@ def explain(plan: Plan) -> Explanation:
 
 
 def reused(plan: Plan | None, roots: Sequence[Path] = ()) -> tuple[ReusedStage, ...]:
-    """Return what a run of a plan would take from others; nothing without a folder of runs."""
+    """Return what a run of a plan would take from others; nothing without a folder of runs. Raise
+    RunError if one of the ``roots`` is not there."""
     if plan is None or not (os.path.isdir("runs") or os.environ.get("RLC_REUSE_FROM") or roots):
         return ()
-    from rlc.runtime import find_reuse
+    from rlc.runtime import find_reuse, require_roots
 
+    require_roots(roots)
     return find_reuse(plan, roots).parts
 
 

@@ -55,7 +55,7 @@ else:
         journal.runs: GONE NOTHING_LEARNT RunInfo StageInfo is_run judged_after list_runs read_run
             version_of what_differs
         reuse.storage: Storage StoredItem stored
-        reuse.store: Reuse ReusedStage find_reuse whole_stages
+        reuse.store: Reuse ReusedStage find_reuse require_roots whole_stages
         reuse.take: begin_with
         records: FAILURES_FILE Failure Rollout RunError TrainedSample Turn Usage grouped
             read_failures

@@ -38,7 +38,7 @@ from rlc.pricing import STATE_PRICES, StageCost, judged_before, stage_costs, unk
 from rlc.runtime.journal.folder import RunFolder, command
 from rlc.runtime.journal.runs import NOTHING_LEARNT
 from rlc.runtime.records import RunError
-from rlc.runtime.reuse.store import find_reuse
+from rlc.runtime.reuse.store import find_reuse, require_roots
 from rlc.runtime.reuse.take import begin_with, still_known
 from rlc.runtime.summary import Observer, Summary
 from rlc.service import ServiceClient, connect_service, require_service, require_states
@@ -227,9 +227,11 @@ def open_run(
         own: the stages that may be run; None: all. The others have to be there.
 
     Raises:
-        RunError: the plan cannot be run, or a stage that is not its ``own`` is in no other run.
+        RunError: the plan cannot be run, a stage that is not its ``own`` is in no other run, or one
+            of the ``roots`` is not there.
         ServiceError: its service cannot be used from here.
     """
+    require_roots(roots)
     require_runnable(plan)
     require_service(plan, base_url)
     require_states(plan, base_url)

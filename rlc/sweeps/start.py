@@ -11,7 +11,7 @@ from rlc.compile import CompileResult, Sweep, find_sweep, load
 from rlc.data import Reader
 from rlc.plan import Plan
 from rlc.pricing import plan_cost
-from rlc.runtime import RunError, require_prices, require_runnable
+from rlc.runtime import RunError, require_prices, require_roots, require_runnable
 from rlc.service import require_service
 from rlc.sweeps.folder import SweepFolder, begun_with
 from rlc.sweeps.journal import SweepObserver, SweepSummary
@@ -43,6 +43,7 @@ def open_sweep(
             "a sweep goes on from its recipe, and standard input is read once",
             "save the recipe in a file",
         )
+    require_roots(roots)
     _prepare(base, sweep, base_url)
     options = {**made_from, "name": sweep.plan.name, "base_url": base_url}
     options |= {"fresh": fresh, "roots": [os.path.abspath(root) for root in roots]}

@@ -75,9 +75,10 @@ class ReusedStage:
             times = f"{count:,} evaluation{'s' if count > 1 else ''}"
             what = f"{times} of `{self.stage}`"
         elif self.whole:
-            what = f"all {last:,} steps of `{self.stage}`"
+            what = f"{f'all {last:,} steps' if last > 1 else 'the only step'} of `{self.stage}`"
         else:
-            what = f"the first {last:,} of {self.planned:,} steps of `{self.stage}`"
+            first = f"first {last:,}" if last > 1 else "first"
+            what = f"the {first} of {self.planned:,} steps of `{self.stage}`"
         return f"{what} from {self.run}, which saves {self.saved}"
 
     @property
@@ -112,6 +113,12 @@ class Reuse:
     def whole(self, stage: str) -> bool:
         """Return whether all of a stage is taken."""
         return any(one.whole for one in self.parts if one.stage == stage)
+
+
+def require_roots(roots: Iterable[Path]) -> None:
+    """Raise RunError if one of the folders to take from is not there."""
+    if lost := [str(root) for root in roots if not root.is_dir()]:
+        raise RunError(f"there is no folder {', '.join(lost)} to take from", "mend --reuse-from")
 
 
 def find_reuse(

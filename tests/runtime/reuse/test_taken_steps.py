@@ -359,6 +359,9 @@ def test_a_shared_folder_is_named_by_an_option_or_a_variable(
     assert len(find_reuse(plan, [first / "runs"]).parts) == 3
     monkeypatch.setenv("RLC_REUSE_FROM", str(first / "runs"))
     assert taken(plan) == {"warmup": 3, "main": 4, "heldout": 2}
+    with pytest.raises(rlc.Error, match="there is no folder nowhere to take from"):
+        open_run(plan, roots=[Path("nowhere")])
+    assert not Path("runs").exists()
 
 
 def test_scores_of_held_out_data_are_those_that_are_due() -> None:
