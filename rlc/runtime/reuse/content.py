@@ -9,6 +9,7 @@ while it runs (a name that is put together, a server, the time) nobody sees in a
 from __future__ import annotations
 
 import ast
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,7 @@ from pathlib import Path
 from attrs import define, field, frozen
 
 import rlc
-from rlc.catalog.packages import name_of
+from rlc.catalog.packages import module_of, name_of
 from rlc.errors import Error
 from rlc.plan import CHECKPOINTS_FOLDER, JOURNAL_FILE
 
@@ -115,10 +116,27 @@ def rlc_digest() -> str:
 @lru_cache(256)
 def package_version(name: str) -> str:
     """Return the version of a package, by the name of its distribution or of its module; empty if
-    it is not installed."""
+    it is not installed. Of one that is installed from a folder or a repository, whose versions say
+    little, its content, too. Raise UnknownContentError if that cannot be read."""
     with suppress(metadata.PackageNotFoundError):
-        return f"{name_of(name)} {metadata.version(name_of(name))}"
-    return " ".join(f"{one} {metadata.version(one)}" for one in _distributions().get(name, ()))
+        return _version(name_of(name))
+    return " ".join(map(_version, _distributions().get(name, ())))
+
+
+def _version(distribution: str) -> str:
+    version = f"{distribution} {metadata.version(distribution)}"
+    found = metadata.distribution(distribution)
+    origin = found.read_text("direct_url.json")
+    if origin is None:
+        return version
+    if json.loads(origin).get("dir_info", {}).get("editable"):
+        spec = util.find_spec(module_of(distribution))
+        inside = [] if spec is None else [*(spec.submodule_search_locations or ())]
+        files = sorted(file for one in inside for file in Path(one).rglob("*.py"))
+        if len(files) > MOST_FILES:
+            raise UnknownContentError(f"{distribution} has more than {MOST_FILES:,} files")
+        return " ".join([version, *map(file_digest, files)])
+    return f"{version} {digest_of([found.read_text('RECORD') or ''])}"
 
 
 @cache

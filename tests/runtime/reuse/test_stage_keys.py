@@ -376,6 +376,27 @@ def test_another_version_of_what_computes(project: Path, monkeypatch: pytest.Mon
     content.package_version.cache_clear()
 
 
+@pytest.mark.parametrize("editable", [True, False])
+def test_a_package_of_a_folder_is_known_by_content(
+    editable: bool, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (known := project / "at" / "spelling-1.0.dist-info").mkdir(parents=True)
+    (known / "METADATA").write_text("Metadata-Version: 2.1\nName: spelling\nVersion: 1.0\n")
+    (known / "direct_url.json").write_text(f'{{"dir_info": {{"editable": {editable}}}}}'.lower())
+    (code := project / "at" / "spelling").mkdir()
+    monkeypatch.syspath_prepend(project / "at")
+    versions = set[str]()
+    for text in ("x = 1", "x = 2"):
+        (code / "__init__.py").write_text(text)
+        if not editable:
+            (known / "RECORD").write_text(f"spelling/__init__.py,sha256={text}")
+        content.package_version.cache_clear()
+        versions.add(content.package_version("spelling>=1"))
+    content.package_version.cache_clear()
+    assert len(versions) == 2
+    assert all(version.startswith("spelling 1.0 ") for version in versions)
+
+
 def test_a_seed_changes_all_and_a_server_what_it_computes(project: Path) -> None:
     before = keys(planned())
     assert changed(before, keys(planned(seed=2))) == ALL
