@@ -307,7 +307,7 @@ class _CodeWalk:
         """Note what only the files together say. Raise UnknownContentError if a module is where the
         code alone knows."""
         if self._reads_variables:
-            known = self._texts & os.environ.keys() - {"_"}  # the shell's
+            known = {one for one in os.environ if one in self._texts} - {"_"}  # the shell's
             self.found |= {(f"variable {one}", os.environ[one]) for one in known}
         if self._moved_by is not None and self._lost:
             raise UnknownContentError(
