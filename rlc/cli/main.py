@@ -85,6 +85,11 @@ def main(argv: Sequence[str]) -> int:
         from rlc.cli.output import print_error
 
         status = getattr(args, "error_status", error.exit_status)
+        if found := getattr(error, "diagnostics", None):
+            from rlc.cli.output import print_findings
+
+            print_findings(found)
+            return status
         hints = filter(None, (error.hint, *getattr(error, "__notes__", ())))
         return print_error(error.message, status, *hints)
     except Exception as error:

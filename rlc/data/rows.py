@@ -274,7 +274,7 @@ class FieldError(DataError):
 def field_fault(row: Mapping[str, Any], name: str, holds: Holds) -> FieldError | None:
     """Return what is wrong with a field of a row; None if it can be used."""
     if name not in row:
-        there = ", ".join(f"`{field}`" for field in row)
+        there = ", ".join(f"`{field}`" for field in row) or "none"
         return FieldError(f"the row has no field `{name}`; it has {there}", name, "missing")
     value = row[name]
     if value is None or value in ("", []) or (isinstance(value, str) and not value.strip()):

@@ -82,7 +82,7 @@ class AuditFinding:
         code: RL0690 to RL0696; `rlc explain CODE` has its page.
         severity: ``error`` or ``warning``.
         message: one sentence.
-        reply: a reply that shows it, shortened; "" if none does.
+        reply: a reply that shows it, shortened; "" is the empty one, or none.
         task: the number of its task in the run, for `rlc grade --task`.
     """
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from attrs import asdict, evolve, field, frozen
 
-from rlc.catalog import located_files, provide_keys, source_traits, wrapper_traits
+from rlc.catalog import located_files, provide_keys, rubrics_of, source_traits, wrapper_traits
 from rlc.chat import readable_text
 from rlc.check import known_values
 from rlc.data import search_beside
@@ -351,8 +351,10 @@ def _of_row(env: EnvPlan, row: Mapping[str, Any] | None) -> Iterator[EnvPlan]:
     with tempfile.TemporaryDirectory(prefix="rlc-row-") as folder:
         path = os.path.join(folder, "row.jsonl")
         fields = {name: value for name, value in row.items() if name != "split"}
+        text = json.dumps(fields, ensure_ascii=False)
+        _require_unicode(text, "the row")
         with open(path, "w", encoding="utf-8") as file:
-            file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+            file.write(text + "\n")
         args = {"split": "train", "shuffle": False, "samples": None}
         yield evolve(env, id=path, args={**env.args, **args})
 
@@ -373,8 +375,12 @@ def grade(
         what = f"{len(judge)} scores of a judge are given for {len(conversations)} replies"
         raise Error(what, "give one for each, or one for all")
 
+    opinion = None
+    if judge is not None:
+        opinion = partial_opinion(judge, conversations)
+        _require_judges(chosen_environment(plan, env)[1], judge)
+
     async def work() -> GroupGrade:
-        opinion = None if judge is None else partial_opinion(judge, conversations)
         async with opened(plan, env, row, opinion) as bench:
             return await bench.grade(number, conversations)
 
@@ -389,7 +395,29 @@ def conversations_of(replies: str | Sequence[str | Sequence[str]]) -> list[list[
         raise Error(
             "there is no reply to grade", "a reply is a text, a conversation a list of them"
         )
+    for said in found:
+        _require_unicode("".join(said), "a reply")
     return found
+
+
+def _require_unicode(text: str, what: str) -> None:
+    """Raise Error for half of a surrogate pair, which no tokenizer and no file takes."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"U+{ord(text[error.start]):04X}"
+        hint = "it comes from bytes that are not UTF-8, or from half of an escaped pair"
+        raise Error(f"{what} has {half}, which is half of a character", hint) from error
+
+
+def _require_judges(env: EnvPlan, scores: JudgeScores) -> None:
+    """Raise Error for scores of judges that an environment does not have."""
+    names = [judge.name for _, _, judge in rubrics_of(env)]
+    if not names:
+        raise Error(f"`{env.name}` asks no judge", "leave out what judges say")
+    for name in scores if isinstance(scores, Mapping) else ():
+        if name not in names:
+            raise Error(f"`{env.name}` asks no judge `{name}`", known_values(names, name))
 
 
 def partial_opinion(judge: JudgeScores, conversations: Sequence[Sequence[str]]) -> Opinion:

@@ -76,10 +76,11 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Describe an exception, with the exceptions that caused it."""
-    text = "".join(traceback.format_exception(error))
+    """Describe an exception, with the exceptions that caused it. Half of a surrogate pair in its
+    message, which no file can hold, is written as an escape."""
+    text = _encodable("".join(traceback.format_exception(error)))
     name = type(error).__name__
-    lines = str(error).strip().splitlines()
+    lines = _encodable(str(error)).strip().splitlines()
     message = f"{name}: {lines[0]}" if lines else name
     place = _place(text)
     if place is not None:
@@ -88,6 +89,10 @@ def failure_of(error: BaseException) -> Failure:
     key = blake2b(content.encode(), digest_size=6).hexdigest()
     here = os.path.join(os.getcwd(), "")  # files are named as seen from there
     return Failure(key, message, None if place is None else place.removeprefix(here), text)
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def read_failures(folder: Path) -> list[Failure]:

@@ -132,7 +132,11 @@ def test_solvers_and_seats_have_conversations_of_their_own() -> None:
         (["--task", "[1]", "--reply", "5"], "a row as an object"),
         (["--task", "-1", "--reply", "5"], "tasks count from 0"),
         (["--task", '{"q": 1}', "--reply", "5"], "the row"),
+        (["--task", '{"prompt": "\\ud800", "answer": "5"}', "--reply", "5"], "half of a character"),
+        (["--task", "{}", "--reply", "5"], "it has none"),
+        (["--reply", "\udcff"], "half of a character"),
         (["--reply", "@nothing.txt"], "No such file"),
+        (["--reply", "5", "--judge", "0.5"], "`sums` asks no judge"),
         (["--reply", "5", "--judge", "7"], "from 0 to 1"),
         (["--reply", "5", "--judge", "a=b"], "numbers from 0 to 1"),
         (["--reply", "5", "--judge", "0.1", "--judge", "0.2"], "2 scores of a judge"),
@@ -156,6 +160,8 @@ def test_a_recipe_with_mistakes_is_not_played(
         told = capsys.readouterr().err
         assert told.startswith("error[RL")
         assert "did you mean `grpo`" in told
+    assert main(["audit", "sums.rl", "--format", "github"]) == 1
+    assert capsys.readouterr().out.startswith("::error")
 
 
 def test_replies_are_read_from_files(sums: Path, capsys: pytest.CaptureFixture[str]) -> None:

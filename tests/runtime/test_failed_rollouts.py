@@ -101,6 +101,8 @@ def test_an_error_without_a_message_has_a_line() -> None:
     def check() -> None:
         assert not "a tokenizer that does not fit"
 
+    halved = failure_of(ValueError("\ud800 is read"))
+    assert halved.error == "ValueError: \\ud800 is read"  # can be written to a file
     bare = failure_of(AssertionError())
     assert (bare.error, bare.place, bare.traceback) == ("AssertionError", None, "AssertionError\n")
     assert failure_of(raised(check)).place is not None

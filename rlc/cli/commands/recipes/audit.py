@@ -13,6 +13,7 @@ from rlc.cli.options import add_plan_options
 from rlc.cli.output import announced, has_color, visible
 
 if TYPE_CHECKING:
+    from rlc.lang import Diagnostics
     from rlc.proof import RecipeAudit
 
 HELP = "find what the rewards of a recipe can be earned without"
@@ -54,11 +55,15 @@ def _seconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    from rlc.lang import render_github, render_sarif
+    from rlc.api import RecipeError
     from rlc.proof import audit
-    from rlc.version import __version__
 
-    if (plan := plan_of(args)) is None:
+    try:
+        plan = plan_of(args)
+    except RecipeError as error:
+        if args.format not in ("github", "sarif"):
+            raise
+        _print_findings(error.diagnostics, args.format)
         return 1
     with announced(f"auditing {args.recipe}", args.format != "text"):
         found = audit(plan, args.env, args.keep, args.seconds)
@@ -71,11 +76,19 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write("".join(f"{visible(line)}\n" for line in _summary(found)))
     elif args.format == "json":
         print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
-    elif args.format == "github":
-        sys.stdout.write(render_github(diagnostics))
     else:
-        print(render_sarif(diagnostics, __version__))
+        _print_findings(diagnostics, args.format)
     return int(diagnostics.has_errors)
+
+
+def _print_findings(found: Diagnostics, format: str) -> None:
+    from rlc.lang import render_github, render_sarif
+    from rlc.version import __version__
+
+    if format == "github":
+        sys.stdout.write(render_github(found))
+    else:
+        print(render_sarif(found, __version__))
 
 
 def _summary(found: RecipeAudit) -> Iterator[str]:

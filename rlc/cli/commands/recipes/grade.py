@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlc.cli.options import add_plan_options, recipe_of
-from rlc.cli.output import UsageError, print_findings, standard_output_kept, visible
+from rlc.cli.output import UsageError, standard_output_kept, visible
 
 if TYPE_CHECKING:
     from rlc.plan import Plan
@@ -57,8 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from rlc.proof import grade
 
-    if (plan := plan_of(args)) is None:
-        return 1
+    plan = plan_of(args)
     replies: Any = [_reply(text) for text in args.replies]
     if args.turns:
         if any(isinstance(one, list) for one in replies):
@@ -73,18 +72,14 @@ def run(args: argparse.Namespace) -> int:
     return int(any(one.error is not None for one in graded.episodes))
 
 
-def plan_of(args: argparse.Namespace) -> Plan | None:
-    """Return the plan that is named; None if its recipe has errors, which are printed. Raise
-    UsageError for options that a saved one does not take."""
-    from rlc.api import RecipeError, is_saved_plan, load_plan, tried_plan
+def plan_of(args: argparse.Namespace) -> Plan:
+    """Return the plan that is named. Raise RecipeError if its recipe has errors, UsageError for
+    options that a saved one does not take."""
+    from rlc.api import is_saved_plan, load_plan, tried_plan
     from rlc.cli.options import changes_plan
 
     if not is_saved_plan(args.recipe):
-        try:
-            return tried_plan(recipe_of(args))
-        except RecipeError as error:
-            print_findings(error.diagnostics)
-            return None
+        return tried_plan(recipe_of(args))
     if changes_plan(args):
         raise UsageError("a saved plan stays as it is: give its recipe, to decide something else")
     return load_plan(args.recipe)
