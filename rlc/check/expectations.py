@@ -437,6 +437,8 @@ def report_expectations(
             places = [origins[value.stage or ""].at(value.key) for value in values[:1]]
             parts = sorted(estimated.parts(one.plan.quantity).items(), key=lambda part: -part[1])
             advice = "change the value, or what is expected of it"
+            if any(quantity.key.startswith("audit") for quantity in one.plan.quantities):
+                advice = f"`rlc audit {recipe}` shows them, and what to do"
             if parts:
                 largest = ", ".join(f"{kind} {shown(number, unit)}" for kind, number in parts[:4])
                 advice = f"{largest}; `rlc explain` shows what it is made of"

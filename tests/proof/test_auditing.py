@@ -56,9 +56,12 @@ def test_a_result_counts_until_something_changes(
     assert "not all environments are audited" in capsys.readouterr().out
     assert main(["audit", "sums.rl"]) == 0  # a warning
     assert main(["check", "sums.rl"]) == 1
-    assert "`main.audit.findings` is 1" in capsys.readouterr().out
+    assert "`rlc audit sums.rl` shows them" in capsys.readouterr().out
     code = sums / "sums.py"
-    code.write_text(code.read_text().replace("len(reply))", "max(len(reply), 1))"))
+    other = "from shortest import shortest\n" + code.read_text()
+    code.write_text(other.replace("len(reply))", "max(len(reply), shortest()))"))
+    helper = sums / "shortest.py"
+    helper.write_text("def shortest():\n    return 1\n")
     sys.modules.pop("sums", None)
     assert main(["check", "sums.rl"]) == 1
     assert "not all environments are audited" in capsys.readouterr().out
@@ -67,6 +70,13 @@ def test_a_result_counts_until_something_changes(
     capsys.readouterr()
     assert main(["explain", "sums.rl"]) == 0
     assert capsys.readouterr().err == "audit: 0 findings\n"
+    helper.write_text(helper.read_text().replace("1", "0"))
+    assert main(["check", "sums.rl"]) == 1
+    helper.write_text(helper.read_text().replace("0", "1"))
+    moved = shutil.copytree(sums, sums.parent / "elsewhere")
+    monkeypatch.chdir(moved)
+    assert main(["check", str(moved / "sums.rl")]) == 0
+    monkeypatch.chdir(sums)
     with (sums / "sums.jsonl").open("a") as file:
         file.write('{"id": "c", "prompt": "What is 1 + 1?", "answer": "2"}\n')
     assert main(["check", "sums.rl"]) == 1

@@ -1,15 +1,17 @@
 """What audits of environments have found, kept beside the recipe and known by content.
 
 ``.rlc/audits/RECIPE.json`` has what was found of each environment under the hash of what decides
-it: its part of the plan, the files that it reads, the code that it names. One that has changed
-since has another hash, and is not audited: nothing stale counts. :mod:`rlc.proof` makes audits.
+it: its part of the plan, the files that it reads, the code that it names, with what this imports
+of one's own. Files are known by their content, wherever the folder of the recipe is. An environment
+that has changed since has another hash, and is not audited: nothing stale counts. :mod:`rlc.proof`
+makes audits.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
@@ -17,10 +19,11 @@ from typing import Any
 from rlc.catalog.builtins.sources import UNDECIDED
 from rlc.catalog.environments import code_of, files_of
 from rlc.data import DataError, data_files, module_file
-from rlc.plan import EnvPlan, file_part
+from rlc.plan import EnvPlan, file_part, located
 from rlc.records import evolve
 
 PANEL = 1  # the version of what audits try
+_INSTALLED = {"site-packages", "dist-packages"}  # whose imports are not followed
 MOST = 50  # audits that are kept beside new ones
 
 
@@ -32,24 +35,65 @@ def audit_file(recipe: str) -> str:
 
 def audit_key(env: EnvPlan, recipe: str) -> str:
     """Return a hash of all that decides what an audit of an environment finds."""
-    named = [path for _, path in files_of(env)]
-    folders = [os.getcwd(), os.path.abspath(os.path.dirname(recipe))]
-    for _, code in code_of(env):
-        module = code.target.rpartition(":")[0]
-        if file_part(code.target) == module:
-            named.append(module)
-            continue
-        with suppress(DataError):  # which others report
-            named += filter(None, [module_file(module, folders)])
-    read = data_files(named, recipe)
+    read = data_files([path for _, path in files_of(env)], recipe)
     # How many episodes are played, and how replies are sampled, is different for each stage.
     own = evolve(UNDECIDED, max_turns=env.rollouts.max_turns, stop=env.rollouts.stop)
     parts = [
         PANEL,
         repr(evolve(env, weight=0.0, rollouts=own)),
         [(one.path, one.digest) for one in read],
+        _code_digests(env, recipe),
     ]
     return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+def _code_digests(env: EnvPlan, recipe: str) -> list[tuple[str, str]]:
+    """Return the files of Python that an environment names, and those of one's own that these
+    import, each as its last name and a digest."""
+    folders = [os.getcwd(), os.path.abspath(os.path.dirname(recipe))]
+    waiting, found = list[str](), dict[str, tuple[str, str]]()
+    for _, code in code_of(env):
+        module = code.target.rpartition(":")[0]
+        if file_part(code.target) == module:
+            waiting.append(located(module, recipe))
+            continue
+        with suppress(DataError):  # which others report
+            waiting += filter(None, [module_file(module, folders)])
+    while waiting:
+        path = os.path.realpath(waiting.pop())
+        if path in found:
+            continue
+        with suppress(OSError):
+            with open(path, "rb") as file:
+                content = file.read()
+            digest = blake2b(content, digest_size=16).hexdigest()
+            found[path] = os.path.basename(path), digest
+            if not _INSTALLED.intersection(path.split(os.sep)):
+                waiting += _own_imports(content, path, folders)
+    return sorted(found.values())
+
+
+def _own_imports(content: bytes, path: str, folders: Sequence[str]) -> Iterator[str]:
+    """Yield the files beside a file of Python, or in ``folders``, that it imports."""
+    import ast
+
+    with suppress(SyntaxError, ValueError, RecursionError):  # which others report
+        for node in ast.walk(ast.parse(content)):
+            places, names = [os.path.dirname(path), *folders], list[str]()
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = node.module or ""
+                names = [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]
+                if node.level:
+                    places = [os.path.join(places[0], *[os.pardir] * (node.level - 1))]
+            for name in filter(None, names):
+                for place in places:
+                    stem = os.path.join(place, *name.split("."))
+                    files = (f"{stem}.py", os.path.join(stem, "__init__.py"))
+                    if own := next(filter(os.path.isfile, files), None):
+                        yield own
+                        break
 
 
 def read_audits(recipe: str) -> Mapping[str, Any]:
