@@ -169,12 +169,13 @@ def _combined(runs: Sequence[_RunEpisodes], stage: StagePlan) -> MeasuredEpisode
     if not read:
         return None
     best = max(read, key=lambda one: one.groups)
-    lengths, signals = list[float](), list[float]()
+    drifts = dict[tuple[tuple[float, ...], tuple[float, ...]], None]()
     for run in runs:
         with suppress(KeyError, TypeError, ValueError, OSError):
             length, signal = _drifts(run, stage)
-            lengths += length
-            signals += signal
+            drifts[tuple(length), tuple(signal)] = None  # a run that repeats another says no more
+    lengths = [one for length, _ in drifts for one in length]
+    signals = [one for _, signal in drifts for one in signal]
     return evolve(
         best,
         length_drift=_range(lengths, LENGTH_DRIFT),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,8 @@ def test_an_earlier_run_counts_and_shows_how_lengths_drift() -> None:
     explanation = rlc.load("recipe.rl", set={"main.steps": 8}).explain()
     assert "in the run of" in explanation.text()
     assert "(an earlier run)" in explanation.text()
+    shutil.copytree(next(Path("runs").iterdir()), "runs/again")  # the same, played again
+    assert "(an earlier run)" in rlc.load("recipe.rl", set={"main.steps": 8}).explain().text()
     (stage,) = explanation.to_dict()["cost"]["stages"]
     found = stage["measured"]["guess"]
     assert (found["groups"], found["episodes"]) == (6, 24)  # of its first two steps
