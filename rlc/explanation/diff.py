@@ -52,6 +52,7 @@ class PlanDiff:
     cost: dict[Level, tuple[Money, Money]]
     bill: dict[str, tuple[Money, Money]]  # what is expected, by kind, where it differs
     sweeps: tuple[Change, ...] = ()
+    files: tuple[str, ...] = ()  # whose contents differ: data, templates, code
 
     def __bool__(self) -> bool:
         return not self.same
@@ -86,7 +87,14 @@ def diff_plans(
             if bills[0][kind] != bills[1][kind]
         },
         sweeps=changed,
+        files=_changed_files(before, after),
     )
+
+
+def _changed_files(before: Plan, after: Plan) -> tuple[str, ...]:
+    """Return the files that both plans name, with other contents."""
+    old = {file.path: file for file in before.data}
+    return tuple(file.path for file in after.data if old.get(file.path, file) != file)
 
 
 def _formula_changes(before: Plan, after: Plan) -> Iterator[FormulaChange]:
@@ -117,6 +125,7 @@ def diff_text(diff: PlanDiff, before: str, after: str, color: bool = False) -> s
         return f"{head}\n{NO_CHANGE}\n"
     sections = [
         *section("values", change_lines(diff.values, paint.dim), paint),
+        *section("files with other contents", diff.files, paint),
         *section("formulas", _formulas(diff, paint), paint),
         *section("graph", _graph(diff), paint),
         *section("cost in USD", _cost(diff), paint),
@@ -133,6 +142,7 @@ def diff_dict(diff: PlanDiff, before: str, after: str) -> dict[str, Any]:
         "after": after,
         "same": diff.same,
         "values": list(map(_change, diff.values)),
+        "files": list(diff.files),
         "formulas": [asdict(change) for change in diff.formulas],
         "graph": diff.graph,
         "cost": {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
+from rlc.catalog import audit_line
 from rlc.compile import CompileResult, Sweep
 from rlc.explanation.diff import PlanDiff, diff_dict, diff_plans, diff_text
 from rlc.explanation.layout import dollars
@@ -89,10 +90,13 @@ def _markdown(change: RecipeChange) -> str:
     if diff is not None and not diff:
         parts.append("The plan is the same: values, formulas, graph and cost.")
     elif diff is not None:
-        parts += [_headline(diff), "\n".join(_cost(diff)), *_values(diff), *_formulas(diff)]
+        parts += [_headline(diff), "\n".join(_cost(diff)), *_values(diff)]
+        listed = ", ".join(f"`{path}`" for path in diff.files)
+        parts += [f"Files with other contents: {listed}"] if listed else []
+        parts += _formulas(diff)
     elif after is not None:
         parts.append(f"Cost: {price(plan_cost(after))}")
-    parts += [*_budgets(diff, after), *_findings(change.diagnostics)]
+    parts += [*_budgets(diff, after), *_audit(after), *_findings(change.diagnostics)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -179,6 +183,13 @@ def _budgets(diff: PlanDiff | None, after: Plan | None) -> Iterator[str]:
             f"The budgets, {in_dollars(sum(limits))}, are less than that: a run would stop before "
             "its end."
         )
+
+
+def _audit(after: Plan | None) -> Iterator[str]:
+    """Yield what the audits of the environments say, as they are now."""
+    envs = {env.name: env for stage in after.stages for env in stage.environments} if after else {}
+    if after is not None and (line := audit_line(envs.values(), after.recipe)) is not None:
+        yield f"Audit: {line}"
 
 
 def _findings(found: Diagnostics) -> Iterator[str]:

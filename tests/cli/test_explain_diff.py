@@ -76,6 +76,22 @@ def test_the_same_is_said_to_be_the_same(project: Path, capsys: pytest.CaptureFi
     assert "The plan is the same" in capsys.readouterr().out
 
 
+def test_files_with_other_contents_are_named(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(project, "add", "--force", "words.jsonl")
+    git(project, "commit", "--quiet", "-m", "Keep the data")
+    change(project / "words.jsonl", ROW * 20, ROW * 30)
+    assert main(["explain", "recipe.rl", "--diff", "HEAD"]) == 0
+    told = capsys.readouterr()
+    assert told.out == "HEAD → recipe.rl\n\n  files with other contents\n    words.jsonl\n"
+    assert "audit: words not audited" in told.err
+    assert main(["explain", "recipe.rl", "--diff", "HEAD", "--format", "github"]) == 0
+    comment = capsys.readouterr().out
+    assert "Files with other contents: `words.jsonl`" in comment
+    assert "Audit: words not audited" in comment
+
+
 def test_a_new_recipe_has_a_price(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "other.rl").write_text(RECIPE, encoding="utf-8")
     assert main(["explain", "other.rl", "--diff", "main", "--format", "github"]) == 0

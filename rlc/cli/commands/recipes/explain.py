@@ -136,6 +136,7 @@ def _show_change(args: argparse.Namespace) -> int:
     else:
         print_findings(change.diagnostics)
         sys.stdout.write(change.text(has_color(sys.stdout)))
+        print_audit(change.plan)
     return int(change.diagnostics.has_errors)
 
 
