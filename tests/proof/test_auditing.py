@@ -108,7 +108,7 @@ def test_a_reply_that_ends_the_process_is_named(sums: Path) -> None:
     (found,) = rlc.audit("sums.rl", keep=False).findings
     assert (found.code, found.severity) == ("RL0694", "error")
     assert found.message == "a reply to `sums` ends the process in which it is graded"
-    assert "SystemExit" in found.reply
+    assert "SystemExit" in str(found.reply)
     (sums / "sums.py").write_text((sums / "sums.py").read_text() + "\nif os: os._exit(3)\n")
     (found,) = rlc.audit("sums.rl", keep=False).findings
     assert found.message == "the code of `sums` ends the process in which it is graded"
