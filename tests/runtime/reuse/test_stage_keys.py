@@ -413,6 +413,13 @@ def test_code_that_runs_more_than_it_imports_depends_on_all_beside_it(project: P
     assert changed(before, keys(planned())) == OF_SUMS
 
 
+def test_a_text_of_code_may_be_half_of_a_surrogate_pair(project: Path) -> None:
+    rewritten(
+        "grade.py", "    # as it is written\n", '    assert "\\ud800" not in os.environ.values()\n'
+    )
+    assert "grade.py" not in identities(planned())["main"].why
+
+
 def test_code_that_cannot_be_read_is_never_reused(project: Path) -> None:
     plan = planned()
     Path("helper.py").write_text("this is no Python")
