@@ -286,7 +286,8 @@ class _ScriptedJudge:
             )
             what = f"the model `{name}` is asked in this environment"
             if judge is not None:
-                raise EnvError(f"{what}, as judge `{judge.name}`", "give the scores that it gives")
+                asked_for = "say with `judge` what it says, from 0 to 1"
+                raise EnvError(f"{what}, as judge `{judge.name}`: {asked_for}")
             raise EnvError(f"{what}, and nothing answers in its place", "`rlc run` asks it")
         quoted = "\n".join(_REPLY.findall(text)) + "\n" if self.judges.quotes else ""
         return ModelReply(quoted + self._answer(judge, text), "stop")

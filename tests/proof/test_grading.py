@@ -106,6 +106,7 @@ def test_judges_say_what_they_are_told_to() -> None:
     assert [one.rank for one in group.episodes] == [2, 1, 3]
     unasked = rlc.grade(compared, ["one", "two"]).episodes[0]
     assert "as judge `" in str(unasked.error)
+    assert "say with `judge` what it says" in str(unasked.error)
     assert unasked.reward is None
 
 
