@@ -293,12 +293,14 @@ def explain(plan: Plan) -> Explanation:
 
 def reused(plan: Plan | None, roots: Sequence[Path] = ()) -> tuple[ReusedStage, ...]:
     """Return what a run of a plan would take from others; nothing without a folder of runs. Raise
-    RunError if one of the ``roots`` is not there."""
+    RunError if one of the ``roots`` is not there, and Error if a ``.env`` is unreadable."""
     if plan is None or not (os.path.isdir("runs") or os.environ.get("RLC_REUSE_FROM") or roots):
         return ()
+    from rlc.catalog import provide_keys
     from rlc.runtime import find_reuse, require_roots
 
     require_roots(roots)
+    provide_keys(plan)  # as a run does: code may read them
     return find_reuse(plan, roots).parts
 
 

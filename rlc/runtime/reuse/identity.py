@@ -217,6 +217,8 @@ class _Stage:
         found += sorted(self._content(path) for path in files)
         found += sorted(map(self._code, code_of_stage(self.stage)))
         found += sorted(self._named())
+        given = sorted({*_texts_in("secrets", self._leaves())})
+        found += [f"{name} {os.environ.get(name, '')}" for name in given]
         return found
 
     def _code(self, code: Code) -> str:
@@ -232,11 +234,16 @@ class _Stage:
             return package_version(module.partition(".")[0])
         return code_digest(file, self._beside(file))
 
+    def _leaves(self) -> Any:
+        return plan_to_dict(evolve(self.plan, stages=(self.stage,)))["stages"]
+
     def _named(self) -> Iterator[str]:
         """Yield the files that arguments and commands of the stage name beside all others."""
-        leaves = plan_to_dict(evolve(self.plan, stages=(self.stage,)))["stages"]
+        leaves = self._leaves()
         words = {word for text in _texts(leaves) for word in (text, *text.split())}
-        words = {word for word in words if "." in word or "/" in word} | {*_arguments(leaves)}
+        words = {word for word in words if "." in word or "/" in word} | {
+            *_texts_in("args", leaves)
+        }
         beside = self._beside()
         for _, digest in named_files(words, beside):
             yield digest
@@ -251,14 +258,14 @@ def _without_prices(endpoint: EndpointPlan) -> EndpointPlan:
     return evolve(endpoint, prompt_price=None, reply_price=None)
 
 
-def _arguments(value: Any) -> Iterator[str]:
-    """Yield the texts that are arguments: of those each may be a file or folder."""
+def _texts_in(part: str, value: Any) -> Iterator[str]:
+    """Yield the texts in all parts of this name: in ``args`` each may be a file or folder."""
     if isinstance(value, Mapping):
         for name, one in value.items():
-            yield from (_texts if name == "args" else _arguments)(one)
+            yield from _texts(one) if name == part else _texts_in(part, one)
     elif isinstance(value, (list, tuple)):
         for one in value:
-            yield from _arguments(one)
+            yield from _texts_in(part, one)
 
 
 def _texts(value: Any) -> Iterator[str]:

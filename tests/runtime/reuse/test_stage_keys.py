@@ -497,6 +497,17 @@ def test_a_variable_is_known_that_another_module_reads(
     assert changed(before, keys(planned())) == OF_SUMS
 
 
+def test_variables_that_a_server_is_given_are_known(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = 'python("words.py:make", args = { size = 3 })'
+    server = '|> chat() |> mcp_tools("npx search", secrets = ["INDEX_OF_X"])'
+    rewritten("recipe.rl", given, f"{given} {server}")
+    before = keys(planned())
+    monkeypatch.setenv("INDEX_OF_X", "2")
+    assert changed(before, keys(planned())) == OF_WORDS
+
+
 def test_modules_that_only_the_code_itself_can_find_are_never_reused(project: Path) -> None:
     Path("elsewhere").mkdir()
     Path("elsewhere/far_away.py").write_text("x = 1\n")
