@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -28,6 +29,7 @@ from rlc.plan import CHECKPOINTS_FOLDER, JOURNAL_FILE
 
 MOST_FILES = 2_000  # of a folder that code names
 _LARGE, _BLOCK = 2**26, 2**20  # of a larger file only every so many bytes are read
+_OF_EDITORS = re.compile(r"\.DS_Store|\.#.*|\..*\.sw.|.*~")
 _LONGEST = 200  # characters of a text of code that may be a path
 # What makes code run that no import shows: then all modules beside it are taken to be used.
 _RUNS_MORE = {
@@ -88,12 +90,16 @@ def _large_digest(path: str, size: int, changed: int, *_state: int) -> str:
 
 
 def folder_digest(path: Path) -> str:
-    """Return the digest of all files below a folder, hidden ones aside. Raise UnknownContentError
-    if it has more than :data:`MOST_FILES`."""
-    files = list[Path]()
-    for folder, inside, names in os.walk(path):
+    """Return the digest of all files below a folder, hidden folders and what editors keep beside a
+    file aside. Raise UnknownContentError if it has more than :data:`MOST_FILES`."""
+    files, seen = list[Path](), set[str]()
+    for folder, inside, names in os.walk(path, followlinks=True):
         inside[:] = sorted(n for n in inside if not n.startswith(".") and n != "__pycache__")
-        files += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
+        if (real := os.path.realpath(folder)) in seen:  # a link to a folder around it
+            inside.clear()
+            continue
+        seen.add(real)
+        files += [Path(folder, name) for name in sorted(names) if not _OF_EDITORS.fullmatch(name)]
         if len(files) > MOST_FILES:
             raise UnknownContentError(f"{path} has more than {MOST_FILES:,} files")
     pairs = ((str(one.relative_to(path)), file_digest(one)) for one in files)

@@ -508,6 +508,20 @@ def test_variables_that_a_server_is_given_are_known(
     assert changed(before, keys(planned())) == OF_WORDS
 
 
+def test_a_folder_is_known_with_what_it_links_to(project: Path) -> None:
+    (folder := project / "folder").mkdir()
+    (other := project / "other").mkdir()
+    (folder / "linked").symlink_to(other, target_is_directory=True)
+    (other / "around").symlink_to(folder, target_is_directory=True)
+    digests = [content.folder_digest(folder)]
+    for file in (other / "one.txt", folder / ".two.txt"):
+        file.write_text("x")
+        digests.append(content.folder_digest(folder))
+    assert len({*digests}) == 3
+    (folder / ".one.txt.swp").write_text("x")
+    assert content.folder_digest(folder) == digests[-1]
+
+
 def test_modules_that_only_the_code_itself_can_find_are_never_reused(project: Path) -> None:
     Path("elsewhere").mkdir()
     Path("elsewhere/far_away.py").write_text("x = 1\n")
