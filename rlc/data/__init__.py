@@ -40,6 +40,7 @@ else:
         chats: Chat REPLIES read_chat read_pair read_prompt read_solved
         code: called explained exports_instead forget_code lacking lacks load_attribute load_module
             module_file parameter_names require_fits returned_numbers returns_text search_beside
+            source_when_imported
             signature_of written_signature
         commands: CONTAINERS is_command server_command
         digests: changed_files data_files

@@ -339,6 +339,24 @@ def _is_in(folder: str, module: str) -> bool:
     return file in (os.path.join(folder, f"{top}.py"), os.path.join(folder, top, "__init__.py"))
 
 
+# The files of modules of the user's own, as they were when this process imported them.
+_SOURCES: dict[str, bytes] = {}
+
+
+def _keep_sources(before: set[str]) -> None:
+    for name in {*sys.modules} - before:
+        file, top = getattr(sys.modules.get(name), "__file__", None), name.partition(".")[0]
+        installed = top == "rlc" or top in sys.stdlib_module_names
+        if file is not None and not installed and "site-packages" not in file:
+            with suppress(OSError):  # of a module that is in an archive, or was made by a program
+                _SOURCES[os.path.realpath(file)] = Path(file).read_bytes()
+
+
+def source_when_imported(file: str) -> bytes | None:
+    """Return what a file was when this process imported it; None if it has not, as far as known."""
+    return _SOURCES.get(os.path.realpath(file))
+
+
 def load_module(target: str) -> ModuleType:
     """Return the module of ``module:attr``. Raise DataError if it cannot be imported."""
     name = target.rpartition(":")[0]
@@ -347,7 +365,13 @@ def load_module(target: str) -> ModuleType:
         # caches cannot be invalidated twice at once.
         with IMPORTING:
             importlib.invalidate_caches()
-            return _of_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+            before = {*sys.modules}
+            try:
+                if name.endswith(".py"):
+                    return _of_file(Path(name))
+                return importlib.import_module(name)
+            finally:
+                _keep_sources(before)
     except FileNotFoundError as error:
         raise DataError(f"`{target}`: there is no file {name}") from error
     except ModuleNotFoundError as error:

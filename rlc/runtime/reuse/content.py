@@ -24,6 +24,7 @@ from attrs import define, field, frozen
 
 import rlc
 from rlc.catalog.packages import module_of, name_of
+from rlc.data import source_when_imported
 from rlc.errors import Error
 from rlc.plan import CHECKPOINTS_FOLDER, JOURNAL_FILE
 
@@ -286,6 +287,9 @@ class _CodeWalk:
             facts = _facts(str(file), state.st_size, state.st_ino, *changed)
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
             raise UnknownContentError(f"{file} cannot be read: {error}") from error
+        source = source_when_imported(str(file))
+        if source is not None and digest_of([ast.dump(ast.parse(source))]) != facts.digest:
+            raise UnknownContentError(f"{file} has changed since this process imported it")
         folders = (file.parent, *self.beside)
         self.found.add((f"module {name}", facts.digest))
         for level, module, imported in facts.imports:

@@ -15,7 +15,7 @@ import pytest
 from attrs import evolve
 
 from rlc.compile.recipe import load
-from rlc.data import Reader
+from rlc.data import Reader, load_attribute
 from rlc.lang.formatter import format_text
 from rlc.lang.source import Source
 from rlc.lang.syntax import parse
@@ -506,6 +506,17 @@ def test_variables_that_a_server_is_given_are_known(
     before = keys(planned())
     monkeypatch.setenv("INDEX_OF_X", "2")
     assert changed(before, keys(planned())) == OF_WORDS
+
+
+def test_code_that_was_edited_after_it_was_imported_has_no_key(project: Path) -> None:
+    Path("imported_once.py").write_text("scale = 1\n")
+    rewritten("grade.py", "from helper import scale", "from imported_once import scale")
+    load_attribute(f"{project / 'grade.py'}:reward")
+    before = keys(planned())
+    Path("imported_once.py").write_text("# as it was\nscale = 1\n")
+    assert keys(planned()) == before
+    Path("imported_once.py").write_text("scale = 2\n")
+    assert "has changed since this process imported it" in identities(planned())["heldout"].why
 
 
 def test_a_folder_is_known_with_what_it_links_to(project: Path) -> None:
