@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
@@ -181,7 +181,12 @@ class Explanation:
 
         given = self.diagnostics, self.latencies, self.sweeps, self.seen
         taken = [one.as_data() for one in self.reused]
-        return explain_dict(self.plan, self.recipe, *given) | ({"reused": taken} if taken else {})
+        data = explain_dict(self.plan, self.recipe, *given) | ({"reused": taken} if taken else {})
+        if self.plan is not None:
+            from rlc.catalog import audited, environments_of
+
+            data["audit"] = audited(environments_of(self.plan), self.plan.recipe)
+        return data
 
     def graph(self, format: Format = "mermaid") -> str:
         """Return the job graph as text, in the ``"mermaid"`` or ``"dot"`` language.
@@ -477,6 +482,9 @@ def audit(
     env: str | None = None,
     keep: bool = True,
     seconds: float = 16.0,
+    budget: float | None = None,
+    base_url: str | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> RecipeAudit:
     """Return what the rewards of a job can be earned without, as `rlc audit` finds it.
 
@@ -488,11 +496,15 @@ def audit(
         keep: whether the result is kept beside the recipe, where `rlc explain`, `rlc run` and
             `expect main.audit.findings == 0` read it.
         seconds: for all environments together; an audit that takes longer is not kept.
+        budget: in USD, within which the judges themselves are asked about a few replies; None asks
+            no model.
+        base_url: the address of the Tinker server that has the judges, if it is another than usual.
+        note: called with what is about to be spent.
 
     Raises:
         rlc.RecipeError: the recipe has errors.
-        rlc.Error: there is no such environment. One that cannot be made raises nothing: a note in
-            its :class:`EnvironmentAudit` says why.
+        rlc.Error: there is no such environment, or no judge to ask. One that cannot be
+            made raises nothing: a note in its :class:`EnvironmentAudit` says why.
 
     Example::
 
@@ -501,7 +513,7 @@ def audit(
     """
     from rlc.proof import audit as audit_plan
 
-    return audit_plan(plan_of(job), env, keep, seconds)
+    return audit_plan(plan_of(job), env, keep, seconds, budget, base_url, note)
 
 
 def plan_of(job: Plan | Recipe | str | os.PathLike[str]) -> Plan:

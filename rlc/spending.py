@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,19 +119,30 @@ def change_since(recipe: Recipe, base: str | os.PathLike[str]) -> RecipeChange:
     name, now = os.fspath(base), recipe.compile()
     if os.path.isdir(name) or (os.path.isfile(name) and is_saved_plan(name)):
         saved = read_run_plan(Path(name)) if os.path.isdir(name) else read_plan(name).plan
-        made = CompileResult(saved, Diagnostics())
-        return recipe_change(recipe.path, name, made, now, None, seen)
+        before = CompileResult(saved, Diagnostics())
+        audits = _audits(saved, saved.recipe, recipe.path), _audits(now.plan, recipe.path)
+        return recipe_change(recipe.path, name, before, now, None, seen, audits)
     plan = now.plan or now.unmet
     also = [located(path, recipe.path) for path in paths_in(plan)] if plan else []
     is_file = os.path.isfile(name)
     with nullcontext(name) if is_file else recipe_at(recipe.path, name, also) as path:
         earlier = evolve(recipe, path=path).compile() if path is not None else None
+        made = None if earlier is None else earlier.plan or earlier.unmet
+        audited = _audits(made, path or "", recipe.path)
         if earlier is not None and earlier.plan is not None and not is_file:
             earlier = evolve(earlier, plan=_placed_at(earlier.plan, recipe.path, name))
         if is_file and earlier is not None and earlier.plan is None:
             raise RecipeError(earlier.diagnostics)
         sweeps = None if earlier is None else (earlier.sweeps, now.sweeps)
-        return recipe_change(recipe.path, name, earlier, now, sweeps, seen)
+        audits = audited, _audits(plan, recipe.path)
+        return recipe_change(recipe.path, name, earlier, now, sweeps, seen, audits)
+
+
+def _audits(plan: Plan | None, recipe: str, beside: str | None = None) -> Mapping[str, int | None]:
+    """Return how many findings the audits of a plan's environments have."""
+    from rlc.catalog import audited, environments_of
+
+    return {} if plan is None else audited(environments_of(plan), recipe, beside)
 
 
 def _placed_at(plan: Plan, recipe: str, revision: str) -> Plan:

@@ -62,7 +62,7 @@ else:
             loss_traits metric_traits names_of opponent_traits preference_losses
             preference_program preference_traits service_loss_traits service_settings source_traits
             teacher_traits tracker_traits words_of wrapper_traits
-        kept.audits: audit_key audit_line audited keep_audits
+        kept.audits: audit_key audit_line audited audited_text environments_of keep_audits
         keys: DOTENV is_provided provide_keys read_dotenv
         metrics: find_metric measurable metric_name metrics_of watched
         plan_files: plan_from_file plan_to_file recipe_in_file

@@ -60,6 +60,17 @@ def add_base_url(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--base-url", metavar="URL", help=text)
 
 
+def usd(text: str) -> float:
+    """Return an amount of dollars, as an argument says it."""
+    try:
+        value = float(text.removeprefix("$"))
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount of dollars, such as 0.50")
+    return value
+
+
 def add_address(parser: argparse.ArgumentParser, port: int) -> None:
     """Add the address that a server listens at, by default on loopback."""
     from rlc.service import LOOPBACK

@@ -84,10 +84,9 @@ def print_left_out(plan: Plan | None) -> None:
 def print_audit(plan: Plan | None) -> None:
     """Print in a line what the audits of a job's environments have found."""
     if plan is not None and not plan.rehearses:
-        from rlc.catalog import audit_line
+        from rlc.catalog import audit_line, environments_of
 
-        envs = {env.name: env for stage in plan.stages for env in stage.environments}
-        if (text := audit_line(envs.values(), plan.recipe)) is not None:
+        if (text := audit_line(environments_of(plan), plan.recipe)) is not None:
             print(f"audit: {text}", file=sys.stderr)
 
 

@@ -54,11 +54,11 @@ else:
             require_gradable tagged wrongly_graded
         grading.math_equivalence: SubprocessPool serve
         grading.panel: Asked ExaminedReward PanelTask UnearnedReply examined literals_of
-            panel_result
+            may_end_process panel_result
         grading.rewards: ANSWER_FIELDS CodeTrial Messages MisnamedError OWN OwnFunction Reward
             RewardError TRIED_OWN
         grading.steps: STEPS Steps as_number joined_steps read_steps step_rewards
-        grading.tasksets: is_taskset
+        grading.tasksets: NOTHING SOLUTION is_taskset taskset_faults
         grading.verdicts: question_fault read_better read_ranking read_scores reason_of
             shortened shortest_verdict
         harbor: HarborTask harbor_tasks

@@ -28,7 +28,7 @@ else:
         agents: AgentError
         base: AsyncEpisode AsyncSource EnvError JoiningEpisode Observation PolicyReply
             PolicyRequest RunningEpisode TaskKey validated
-        build: PlayableEnv begins build_env source_problems
+        build: PlayableEnv begins build_env solution_faults source_problems
         cookbook.examples: builder_examples
         deadlines: Deadline all_of first_cause place waiting
         games: GameView Move OpponentProgram

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -43,6 +44,7 @@ from rlc.data import (
     rows_in,
     search_beside,
     signature_of,
+    taskset_faults,
 )
 from rlc.envs.agents import AgentSource, agent_problem
 from rlc.envs.base import (
@@ -59,7 +61,7 @@ from rlc.envs.games import GameSource, OpponentProgram, make_opponent, own_game,
 from rlc.envs.gem.guess import GuessSource
 from rlc.envs.gem.source import GemSource
 from rlc.envs.gem.tools import require_search
-from rlc.envs.harbor import HarborSource, harbor_problems
+from rlc.envs.harbor import HarborSource, harbor_faults, harbor_problems
 from rlc.envs.judges.judging import JudgedReward, JudgedSource, make_judgings
 from rlc.envs.judges.solver_judge import SolverJudge, make_solver_judge
 from rlc.envs.mcp import McpSource, server_problem
@@ -188,11 +190,13 @@ class SourceAdapter:
     """How the environments of a source are played.
 
     ``make`` makes one, for a tokenizer and a renderer, or raises EnvError. ``problems`` returns a
-    sentence for each thing that is wrong with some of them, without making them.
+    sentence for each thing that is wrong with some of them, without making them. ``faults`` tries
+    the solutions that tasks come with; see :func:`solution_faults`.
     """
 
     make: Callable[[EnvPlan, Any, str], Offer]
     problems: Callable[[Sequence[EnvPlan]], Iterable[str]] = lambda _: ()
+    faults: Callable[[EnvPlan], Awaitable[list[tuple[str, str]]]] | None = None
 
 
 def _each(require: Callable[[EnvPlan], None]) -> Callable[[Sequence[EnvPlan]], Iterator[str]]:
@@ -292,6 +296,13 @@ def _verifiers_source(plan: EnvPlan, tokenizer: Any, renderer: str) -> Offer:
     return Offer(source, lambda: TranscriptHistory(new_chat), source.count)
 
 
+async def _taskset_faults(plan: EnvPlan) -> list[tuple[str, str]]:
+    ((_, loader),) = code_of(plan)
+    if not is_taskset(loader.target):
+        return []
+    return await asyncio.to_thread(taskset_faults, loader.target, loader.args)
+
+
 ADAPTERS = {
     "gem": SourceAdapter(_gem_source, _each(_require_gem)),
     "problems": SourceAdapter(_problem_source),
@@ -299,12 +310,20 @@ ADAPTERS = {
     "openreward": SourceAdapter(_openreward_source, openreward_problems),
     "cookbook": SourceAdapter(_cookbook_source),
     "python": SourceAdapter(_python_source),
-    "harbor": SourceAdapter(_harbor_source, harbor_problems),
+    "harbor": SourceAdapter(_harbor_source, harbor_problems, harbor_faults),
     "openenv": SourceAdapter(_openenv_source, _each(openenv_problem)),
-    "verifiers": SourceAdapter(_verifiers_source),
+    "verifiers": SourceAdapter(_verifiers_source, faults=_taskset_faults),
     "textarena": SourceAdapter(_textarena_source),
     "python_game": SourceAdapter(_python_game),
 }
+
+
+async def solution_faults(env: EnvPlan) -> list[tuple[str, str]] | None:
+    """Return what is wrong with the first tasks of an environment that come with solutions, each
+    with what shows it: the task's ``SOLUTION``, or that ``NOTHING`` was done; None if it has none.
+    """
+    faults = ADAPTERS[env.source].faults
+    return None if faults is None else await faults(env)
 
 
 def _require_code(env: EnvPlan) -> None:

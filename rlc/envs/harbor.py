@@ -27,11 +27,20 @@ from uuid import uuid4
 from attrs import define, field, frozen
 
 from rlc.chat import Action, EnvError, Observation, calls_of, conversation, readable, unread_calls
-from rlc.data import CONTAINERS, HarborTask, ListedProblems, TaskFacts, harbor_tasks, is_command
+from rlc.data import (
+    CONTAINERS,
+    NOTHING,
+    SOLUTION,
+    HarborTask,
+    ListedProblems,
+    TaskFacts,
+    harbor_tasks,
+    is_command,
+)
 from rlc.envs.base import AsyncEpisode, TaskKey
 from rlc.envs.deadlines import place
 from rlc.envs.guarded import guard, guarded_folder
-from rlc.plan import EnvPlan
+from rlc.plan import SOLVED, EnvPlan
 
 _MOST = 1 << 20  # bytes of a command's output that are read
 _GRACE = 5.0
@@ -153,6 +162,8 @@ class ContainerBox:
 _REMOVE = 'for wait in 0 1 4; do sleep $wait; "$0" rm --force "$1"; done'
 
 
+TRIED_TASKS = 2  # with their solutions, by an audit
+_SOLUTION = "solution/solve.sh"
 _ROOTS = ("app", "logs", "solution", "tests", "workdir")
 _ABSOLUTE = re.compile(rf"(?<![\w./-])/({'|'.join(_ROOTS)})(?![\w-])")
 
@@ -445,6 +456,22 @@ async def solved_by(task: HarborTask, runtime: str, script: str | None) -> float
         return _reward(task, (await episode._verified())[0])
     finally:
         await box.close()
+
+
+async def harbor_faults(env: EnvPlan) -> list[tuple[str, str]]:
+    """Return what is wrong with the first tasks of an environment, each with what shows it: its
+    ``SOLUTION``, or that ``NOTHING`` was done. Tasks without a solution are not tried with it."""
+    faults, runtime = list[tuple[str, str]](), env.args["runtime"]
+    for task in harbor_tasks(env.id)[:TRIED_TASKS]:
+        if (task.folder / _SOLUTION).is_file():
+            earned = await solved_by(task, runtime, _SOLUTION)
+            if earned < SOLVED:
+                said = f"the solution of `{task.name}` itself earns {earned:g}"
+                faults.append((SOLUTION, said))
+        earned = await solved_by(task, runtime, None)
+        if earned >= SOLVED:
+            faults.append((NOTHING, f"`{task.name}` earns {earned:g} when nothing was done"))
+    return faults
 
 
 def harbor_problems(envs: Sequence[EnvPlan]) -> list[str]:

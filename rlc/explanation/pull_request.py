@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from rlc.catalog import audit_line
+from rlc.catalog import audited_text
 from rlc.compile import CompileResult, Sweep
 from rlc.explanation.diff import PlanDiff, diff_dict, diff_plans, diff_text
 from rlc.explanation.layout import dollars
@@ -22,6 +22,8 @@ _SHOWN = 8  # values before the others are folded away
 _FINDINGS = 10
 _PIPE = r"\|"  # in a cell
 
+Audits = Mapping[str, int | None]
+
 
 @frozen
 class RecipeChange:
@@ -34,6 +36,8 @@ class RecipeChange:
         plan: the plan as it is now, None if the recipe has errors.
         diagnostics: errors and warnings of the recipe as it is now.
         note: why there is nothing to compare; empty if there is.
+        audits: how many findings the audits of its environments have, before and after; None for
+            one that is not audited.
     """
 
     recipe: str
@@ -42,6 +46,7 @@ class RecipeChange:
     plan: Plan | None
     diagnostics: Diagnostics
     note: str = ""
+    audits: tuple[Audits, Audits] = ({}, {})
 
     def text(self, color: bool = False) -> str:
         """Return it as `rlc diff` prints it."""
@@ -56,6 +61,8 @@ class RecipeChange:
     def to_dict(self) -> dict[str, Any]:
         """Return it as data for JSON."""
         found = {} if self.diff is None else diff_dict(self.diff, self.base, self.recipe)
+        before, after = self.audits
+        found |= {"audit": {"before": {**before}, "after": {**after}}}
         return found | {"note": self.note, "diagnostics": finding_dicts(self.diagnostics)}
 
 
@@ -66,10 +73,11 @@ def recipe_change(
     now: CompileResult,
     sweeps: tuple[Sequence[Sweep], Sequence[Sweep]] | None,
     seen: Callable[[Plan], Mapping[str, Seen]],
+    audits: tuple[Audits, Audits] = ({}, {}),
 ) -> RecipeChange:
     """Return what differs between a recipe as it was in ``base``, None if it is new, and as it is;
     ``sweeps`` are compared if both are recipes. ``seen`` returns what is known of the episodes of a
-    plan."""
+    plan, ``audits`` are of its environments."""
     given, note, diff = recipe.replace(os.sep, "/"), "", None
     before = None if earlier is None else earlier.plan or earlier.unmet
     after = now.plan or now.unmet
@@ -81,7 +89,7 @@ def recipe_change(
         note = f"In `{base}` the recipe has errors, so there is nothing to compare with."
     else:
         diff = diff_plans(before, after, sweeps or ((), ()), (seen(before), seen(after)))
-    return RecipeChange(given, base, diff, after, now.diagnostics, note)
+    return RecipeChange(given, base, diff, after, now.diagnostics, note, audits)
 
 
 def _markdown(change: RecipeChange) -> str:
@@ -96,7 +104,7 @@ def _markdown(change: RecipeChange) -> str:
         parts += _formulas(diff)
     elif after is not None:
         parts.append(f"Cost: {price(plan_cost(after))}")
-    parts += [*_budgets(diff, after), *_audit(after), *_findings(change.diagnostics)]
+    parts += [*_budgets(diff, after), *_audits(change), *_findings(change.diagnostics)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -185,11 +193,10 @@ def _budgets(diff: PlanDiff | None, after: Plan | None) -> Iterator[str]:
         )
 
 
-def _audit(after: Plan | None) -> Iterator[str]:
-    """Yield what the audits of the environments say, as they are now."""
-    envs = {env.name: env for stage in after.stages for env in stage.environments} if after else {}
-    if after is not None and (line := audit_line(envs.values(), after.recipe)) is not None:
-        yield f"Audit: {line}"
+def _audits(change: RecipeChange) -> Iterator[str]:
+    before, after = change.audits
+    if text := audited_text(after, before):
+        yield f"Audit: {text}."
 
 
 def _findings(found: Diagnostics) -> Iterator[str]:

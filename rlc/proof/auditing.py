@@ -7,27 +7,29 @@ results are kept beside the recipe (:mod:`rlc.catalog.kept.audits`).
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import os
 import pickle
-import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import unittest
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
-from attrs import asdict, define, evolve, field, frozen
+from attrs import asdict, define, evolve, field
 
 from rlc.catalog import audit_key, code_of, keep_audits, max_turns, source_traits, wrapper_traits
 from rlc.data import (
     ANSWER_FIELDS,
+    SOLUTION,
     Asked,
     ExaminedReward,
     PanelTask,
@@ -35,14 +37,29 @@ from rlc.data import (
     expression_for,
     literals_of,
     marked_answer,
+    may_end_process,
     module_file,
     panel_result,
 )
-from rlc.envs import find_oracle
+from rlc.envs import find_oracle, solution_faults
 from rlc.errors import Error
-from rlc.lang import Diagnostic, Diagnostics, Severity, Source, Span, read_source
 from rlc.plan import SOLVED, EnvPlan, Plan, file_part, located
 from rlc.plan.leaves import with_each
+from rlc.proof.asking_judges import ask_judges, judged_envs
+from rlc.proof.audit_findings import (
+    CONSTANT,
+    FAILS,
+    HIGH_FLOOR,
+    NO_CONTRAST,
+    UNEARNED,
+    UNPAID,
+    VARIES,
+    AuditFinding,
+    EnvironmentAudit,
+    Grave,
+    RecipeAudit,
+    shorten,
+)
 from rlc.proof.grading import GradingBench, chosen_environment, opened, played_environments, to_end
 from rlc.proof.scripted import PLAYERS, VERDICTS, PolicyTurn, ScriptOverError
 from rlc.runtime import Rollout
@@ -57,108 +74,16 @@ _SLOW = 10.0  # seconds for a reply
 _LATEST = "replies.json"  # no environment has this name
 AUDITED = "audited"  # in place of a key, which the caller knows
 _TURNS = 12  # that a scripted player plays
-_SHOWN = 300  # characters of a reply in a finding
-
-Grave = Literal["error", "warning"]
-UNEARNED, NO_CONTRAST, UNPAID, CONSTANT = "RL0690", "RL0691", "RL0692", "RL0693"
-FAILS, VARIES, HIGH_FLOOR = "RL0694", "RL0695", "RL0696"
-_ADVICE = {
-    UNEARNED: "a policy finds that first: pay for an answer alone, and where it has to stand",
-    NO_CONTRAST: "compare the reply with the right answer of its row",
-    UNPAID: "compare what the grader reads with how the answers are written, or take another one",
-    CONSTANT: "equal rewards teach nothing",
-    FAILS: "return what a bad reply is worth: a rollout that fails is left out or repeated",
-    VARIES: "draw nothing and keep nothing between calls, or seed it by the row",
-    HIGH_FLOOR: "pay for what is right beyond that: `|> reward(where(total >= 1, 1, 0))`",
-}
-
-
-@frozen
-class AuditFinding:
-    """What is wrong with a reward, with the reply that shows it.
-
-    Attributes:
-        code: RL0690 to RL0696; `rlc explain CODE` has its page.
-        severity: ``error`` or ``warning``.
-        message: one sentence.
-        reply: a reply that shows it, shortened; None if no single one is known.
-        task: the number of its task in the run, for `rlc grade --task`.
-    """
-
-    code: str
-    severity: Grave
-    message: str
-    reply: str | None = None
-    task: int = 0
-
-    @property
-    def help(self) -> str:
-        """What to do about it."""
-        return _ADVICE[self.code]
-
-
-@frozen
-class EnvironmentAudit:
-    """The audit of one environment.
-
-    Attributes:
-        env: its name.
-        key: a hash of all that decides what is found; "" if not all of it was audited.
-        findings: an :class:`AuditFinding` each.
-        notes: what could not be audited, and why.
-        replies: how many were graded.
-        seconds: that it took.
-    """
-
-    env: str
-    key: str
-    findings: tuple[AuditFinding, ...] = ()
-    notes: tuple[str, ...] = ()
-    replies: int = 0
-    seconds: float = 0.0
-
-
-@frozen
-class RecipeAudit:
-    """The audits of all environments of a recipe, in the order of the recipe."""
-
-    recipe: str
-    environments: tuple[EnvironmentAudit, ...]
-
-    @property
-    def findings(self) -> list[AuditFinding]:
-        """Return the findings of all environments."""
-        return [finding for one in self.environments for finding in one.findings]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {"recipe": self.recipe, "environments": [asdict(one) for one in self.environments]}
-
-    def diagnostics(self) -> Diagnostics:
-        """Return the findings as those of `rlc check`, at the declarations of the environments."""
-        found = Diagnostics()
-        source, _ = read_source(self.recipe)
-        for audited in self.environments:
-            span = None if source is None else _declaration(source, audited.env)
-            for one in audited.findings:
-                known = one.reply is not None
-                shown = f"; `rlc grade` shows what is made of {one.reply!r}" if known else ""
-                severity = Severity(one.severity)
-                text = f"{one.help}{shown}"
-                found.append(
-                    Diagnostic(one.code, severity, one.message, span, text, (), self.recipe)
-                )
-        return found
-
-
-def _declaration(source: Source, env: str) -> Span | None:
-    """Return where an environment is declared in a recipe; None if that is in another file."""
-    found = re.search(rf"^\s*env\s+({re.escape(env)})\b", source.text, re.MULTILINE)
-    return Span(source, found.start(1), found.end(1)) if found else None
 
 
 def audit(
-    plan: Plan, env: str | None = None, keep: bool = True, seconds: float = SECONDS
+    plan: Plan,
+    env: str | None = None,
+    keep: bool = True,
+    seconds: float = SECONDS,
+    budget: float | None = None,
+    base_url: str | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> RecipeAudit:
     """Audit the environments of a plan, or one; see :func:`rlc.api.audit`."""
     known = [one for _, one in played_environments(plan)]
@@ -166,7 +91,13 @@ def audit(
     if not chosen:
         chosen_environment(plan, env)  # raises
     share = seconds / len(chosen)
+    names = [one.name for one in judged_envs(chosen)]
+    if budget is not None and not names:
+        raise Error("no judge of the recipe can be asked", "an audit without a budget asks none")
     made = _in_process(plan, chosen, share)
+    if budget is not None:
+        note(f"the judges of {', '.join(names)} are asked about replies, for up to ${budget:.2f}")
+        made = ask_judges(plan, made, budget, base_url)
     kept = {one.key: asdict(one) for one in made if one.key}
     if keep and kept and os.path.isfile(plan.recipe) and (failed := keep_audits(plan.recipe, kept)):
         last = evolve(made[-1], notes=(*made[-1].notes, failed))
@@ -382,8 +313,7 @@ class _Audit:
         worth = list[float]()
         fixed = source_traits(self.env.source).fixed_groups
         size = self.env.rollouts.group if fixed else 4 if self.env.judging else self.at_once
-        for at in range(0, len(replies), size):
-            part = [*replies[at : at + size]]
+        for part in _together(replies, size):
             if time.perf_counter() > self.until:
                 worth += [-math.inf] * len(part)
                 continue
@@ -402,7 +332,14 @@ class _Audit:
 
         began = time.perf_counter()
         self.bench.judges.replies[:] = replies
-        rollouts, _ = await self.bench.play(number, len(replies), policy)
+        with _changes_undone() as changed:
+            rollouts, _ = await self.bench.play(number, len(replies), policy)
+        if changed and not any("changes" in one.message for one in self.findings):
+            does = f"changes {', '.join(changed)} in the process that grades it"
+            reply = next(
+                (one for one in replies if one.startswith(("import math", "from unittest"))), ""
+            )
+            self.add(FAILS, "error", f"a reply to `{self.env.name}` {does}", reply, task)
         self.graded += len(replies)
         self._slowest = max(self._slowest, (time.perf_counter() - began) / len(replies))
         return rollouts
@@ -504,6 +441,7 @@ class _Audit:
 
     async def _players(self) -> None:
         """Let scripted players play, and report one that earns what a solution does."""
+        await self._solutions()
         gold = None
         if (oracle := find_oracle(self.env)) is not None:
             gold = await self._mean(lambda asked: oracle(asked.seen))
@@ -528,6 +466,21 @@ class _Audit:
             self.notes.append("no episode of its players came to an end with a reward")
         elif gold is not None and len(values) == 1:
             self.add(CONSTANT, "error", f"every player of `{self.env.name}` earns {values.pop():g}")
+
+    async def _solutions(self) -> None:
+        """Report tasks that their own solutions do not solve, and those that nothing solves."""
+        try:
+            seconds = self.until - time.perf_counter()
+            faults = await asyncio.wait_for(solution_faults(self.bench.env.plan), seconds)
+        except TimeoutError:
+            self.notes.append("its tasks' own solutions took too long to be tried")
+            return
+        except Error as error:
+            self.notes.append(f"its tasks' own solutions were not tried: {error.message}")
+            return
+        for shown_by, fault in faults or ():
+            code = UNPAID if shown_by == SOLUTION else UNEARNED
+            self.add(code, "error", f"a task of `{self.env.name}`: {fault}")
 
     async def _mean(self, policy: Callable[[PolicyTurn], str]) -> float | None:
         """Return the mean reward of a player over tasks; None if no episode ended."""
@@ -578,13 +531,40 @@ class _Audit:
                 return
 
 
+def _together(replies: Sequence[str], size: int) -> Iterator[list[str]]:
+    """Yield replies that are graded together, up to ``size``; alone those that may end the process,
+    so that they can be named."""
+    part = list[str]()
+    for reply in replies:
+        if part and (len(part) == size or may_end_process(reply) or may_end_process(part[-1])):
+            yield part
+            part = []
+        part.append(reply)
+    if part:
+        yield part
+
+
+@contextmanager
+def _changes_undone() -> Iterator[list[str]]:
+    """Yield a list which names at the end what has been changed of that which replies of the panel
+    change; it is again as it was then."""
+    asserts = [name for name in dir(unittest.TestCase) if name.startswith("assert")]
+    parts: list[tuple[Any, str]] = [(math, "isclose")]
+    parts += [(unittest.TestCase, name) for name in asserts]
+    before = [getattr(owner, name) for owner, name in parts]
+    changed = list[str]()
+    try:
+        yield changed
+    finally:
+        for (owner, name), value in zip(parts, before, strict=True):
+            if getattr(owner, name) is not value:
+                setattr(owner, name, value)
+                if f"`{owner.__name__}`" not in changed:
+                    changed.append(f"`{owner.__name__}`")
+
+
 def _right(answer: str, env: EnvPlan, fields: Mapping[str, Any]) -> str:
     """Return a right answer as a reply has it; of a worked solution, what is marked as such."""
     if any(one.grader == "countdown" for one in env.graders):
         return expression_for(fields) or answer
     return marked_answer(answer)
-
-
-def shorten(reply: str) -> str:
-    """Return a reply that is not too long to be shown."""
-    return reply if len(reply) <= _SHOWN else f"{reply[: _SHOWN - 1]}…"

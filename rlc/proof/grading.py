@@ -22,7 +22,7 @@ from rlc.catalog import located_files, provide_keys, rubrics_of, source_traits, 
 from rlc.chat import readable_text
 from rlc.check import known_values
 from rlc.data import search_beside
-from rlc.envs import JUDGE, Observation, PlayableEnv, validated
+from rlc.envs import JUDGE, Observation, PlayableEnv, Responders, validated
 from rlc.errors import Error
 from rlc.plan import EnvPlan, FailurePlan, JudgePlan, Plan, SamplingPlan, StagePlan
 from rlc.proof.scripted import (
@@ -312,9 +312,10 @@ async def opened(
     env: str | None = None,
     row: Mapping[str, Any] | None = None,
     opinion: Opinion | None = None,
+    responders: Responders | None = None,
 ) -> AsyncIterator[GradingBench]:
     """Open an environment of a plan for scripted policies; with ``row``, for that row of data in
-    place of its own. Raise Error if it cannot be made."""
+    place of its own; with ``responders`` its judges are asked. Raise Error if it cannot be made."""
     stage, chosen = chosen_environment(plan, env)
     search_beside(plan.recipe)
     provide_keys(plan)
@@ -325,7 +326,7 @@ async def opened(
         tokenizer = tokenizer_of(stage.model, template=named)
         renderer = fitting_or_plain(stage.model, tokenizer)
         try:
-            made = await in_thread(build_envs, [here], tokenizer, renderer, judges)
+            made = await in_thread(build_envs, [here], tokenizer, renderer, responders or judges)
         except Error as error:
             if row is None:
                 raise

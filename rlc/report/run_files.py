@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -49,7 +50,8 @@ class RunFiles:
     """``metrics`` has one record for each step and evaluation, in the order they were done;
     ``evaluations`` are the spans of the latter, ``steps`` those of all that is journalled;
     ``warnings`` are those of the rules on its plan; ``data_changed`` has a sentence for each data
-    file that changed before the run went on."""
+    file that changed before the run went on; ``audit`` is what was known of each environment as the
+    run began, see :func:`rlc.catalog.audited`."""
 
     path: Path
     plan: Plan
@@ -60,6 +62,7 @@ class RunFiles:
     warnings: tuple[Diagnostic, ...] = ()
     data_changed: tuple[str, ...] = ()
     steps: tuple[TimeSpan, ...] = ()
+    audit: Mapping[str, int | None] = {}
 
     def of_stage(self, stage: str) -> list[Record]:
         """Return the metrics of one stage, by step."""
@@ -71,7 +74,7 @@ def read_files(path: Path) -> RunFiles:
     """Read everything but the episodes. Raise RunError if it is not the folder of a run."""
     plan = read_plan(path)
     evals = {stage.name for stage in plan.evaluations}
-    spent, done, changed = _read_journal(path / JOURNAL_FILE)
+    spent, done, changed, audit = _read_journal(path / JOURNAL_FILE)
     timeline = []
     for record in read_lines(path / TIMELINE_FILE):
         with suppress(TypeError):  # a line that something else wrote
@@ -86,6 +89,7 @@ def read_files(path: Path) -> RunFiles:
         warnings=tuple(w for w in check_plan(plan) if w.severity is Severity.WARNING),
         data_changed=tuple(changed),
         steps=tuple(done),
+        audit=audit,
     )
 
 
@@ -101,10 +105,13 @@ def read_plan(path: Path) -> Plan:
         raise RunError(f"{path / PLAN_FILE} is not a plan: {error}") from error
 
 
-def _read_journal(path: Path) -> tuple[list[Spent], list[TimeSpan], list[str]]:
-    """Return what was spent, the spans of finished steps and evaluations, and changes of data."""
+def _read_journal(
+    path: Path,
+) -> tuple[list[Spent], list[TimeSpan], list[str], Mapping[str, int | None]]:
+    """Return what was spent, the spans of finished steps and evaluations, changes of data, and how
+    many findings audits had."""
     if not path.is_file():
-        return [], [], []
+        return [], [], [], {}
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             spent = db.execute(f"SELECT stage, step, usd, {', '.join(TOKEN_KINDS)} FROM spend")
@@ -115,7 +122,9 @@ def _read_journal(path: Path) -> tuple[list[Spent], list[TimeSpan], list[str]]:
             columns = "stage, step, 0, 'evaluation', started, finished"
             done = db.execute(f"SELECT {columns} FROM steps WHERE finished IS NOT NULL")
             spans = [TimeSpan(*row) for row in done]
-            changed = db.execute("SELECT value FROM meta WHERE key = 'data_changed'").fetchone()
-            return rows, spans, changed[0].splitlines() if changed else []
+            keys = "'data_changed', 'audit'"
+            meta = dict(db.execute(f"SELECT key, value FROM meta WHERE key IN ({keys})"))
+            audit = json.loads(meta.get("audit", "{}"))
+            return rows, spans, meta.get("data_changed", "").splitlines(), audit
     except sqlite3.Error as error:
         raise RunError(f"the journal {path} cannot be read: {error}") from error

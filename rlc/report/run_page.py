@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from rlc.catalog import model_of
+from rlc.catalog import audited_text, model_of
 from rlc.explanation import ValueRow, formula_sections, value_rows
 from rlc.lang.render import Paint
 from rlc.plan import Plan, StagePlan, is_training, plan_hash
@@ -93,6 +93,7 @@ class RunPage:
     spend: Spend
     discarded: tuple[DiscardedUsage, ...]  # none while a run goes on, where it is not counted
     plan: tuple[PlanPart, ...]
+    audit: str  # what audits said of the environments as the run began
     findings: tuple[Finding, ...]
     causes: tuple[Failure, ...]
     episodes: tuple[EpisodeStep, ...]
@@ -162,6 +163,7 @@ def build(files: RunFiles, run: RunInfo, chosen: Sequence[EpisodeStep]) -> RunPa
         spend=spend(files),
         discarded=(),
         plan=tuple(_plan_parts(plan)),
+        audit=audited_text(files.audit).replace("`", ""),
         findings=tuple(findings(files)),
         causes=tuple(read_failures(files.path)),
         episodes=tuple(chosen),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rlc.runtime.stages.computation import *
     from rlc.runtime.stages.evaluation import *
     from rlc.runtime.stages.few_episodes import *
+    from rlc.runtime.stages.models_alone import *
     from rlc.runtime.start import *
     from rlc.runtime.summary import *
     from rlc.runtime.updates.datums import *
@@ -67,6 +68,7 @@ else:
         stages.computation: CreditedRollout StepComputation TrainBatch trainable_rollouts
         stages.evaluation: task_metrics
         stages.few_episodes: AGREEMENT
+        stages.models_alone: AskedModels models_alone
         start: ExpectationError connect_run open_run play_few_episodes require_prices
             require_runnable resume resume_run run_plan
         updates.datums: Minibatch TrainingDatum

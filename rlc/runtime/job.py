@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from attrs import define, field
 
-from rlc.catalog import provide_keys
+from rlc.catalog import audited, environments_of, provide_keys
 from rlc.data import changed_files, search_beside
 from rlc.plan import Evaluation, StagePlan, Training, evaluations_of, is_evaluation, is_training
 from rlc.runtime.auxiliary import AuxiliaryModels
@@ -92,6 +93,7 @@ class Job:
         for said in provide_keys(self.folder.plan):
             self.observer.warning(said)
         self._note_changed_data()
+        self._note_audits()
         for reused in reused_by(self.folder.plan, self.folder.journal):
             self.observer.note(f"reused: {reused.text}")
         end: SessionEnd = "errored"
@@ -130,6 +132,13 @@ class Job:
                 self.observer.warning(what)
             known = (journal.meta("data_changed") or "").splitlines()
             journal.set_meta(data_changed="\n".join(dict.fromkeys([*known, *changes])))
+
+    def _note_audits(self) -> None:
+        """Journal what audits beside the recipe say as the run begins."""
+        plan, journal = self.folder.plan, self.folder.journal
+        if journal.meta("audit") is None:
+            found = audited(environments_of(plan), self.folder.recorded.recipe)
+            journal.set_meta(audit=json.dumps(found))
 
     def _record_end(self, state: str, cause: str) -> None:
         """Journal why the run ends; if that fails too, the error that ended it is raised."""

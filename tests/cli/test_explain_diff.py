@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import rlc
+from rlc.catalog import audit_key, environments_of, keep_audits
 from rlc.cli.main import main
 
 RECIPE = """\
@@ -70,6 +73,27 @@ def test_a_comment_has_cost_and_values(project: Path, capsys: pytest.CaptureFixt
     assert "/tmp" not in text
 
 
+def test_findings_of_audits_are_compared(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def note(findings: int) -> None:
+        (env,) = environments_of(rlc.load("recipe.rl").plan())
+        kept: dict[str, Any] = {audit_key(env, "recipe.rl"): {"findings": [{}] * findings}}
+        assert keep_audits("recipe.rl", kept) is None
+
+    note(2)
+    change(project / "recipe.rl", "chat()", 'chat(instruction = "Briefly.")')
+    github = ["explain", "recipe.rl", "--diff", "main", "--format", "github"]
+    assert main(github) == 0
+    assert "\n\nAudit: `words` not audited (2 findings before).\n" in capsys.readouterr().out
+    note(1)
+    assert main(github) == 0
+    assert "\n\nAudit: `words` 1 finding (2 findings before).\n" in capsys.readouterr().out
+    assert main([*github[:-2], "--json"]) == 0
+    audit = json.loads(capsys.readouterr().out)["audit"]
+    assert audit == {"before": {"words": 2}, "after": {"words": 1}}
+    assert main(["explain", "recipe.rl", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["audit"] == {"words": 1}
+
+
 def test_the_same_is_said_to_be_the_same(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change(project / "recipe.rl", "env words", "# a remark\nenv words")
     assert main(["explain", "recipe.rl", "--diff", "HEAD", "--format", "github"]) == 0
@@ -89,7 +113,7 @@ def test_files_with_other_contents_are_named(
     assert main(["explain", "recipe.rl", "--diff", "HEAD", "--format", "github"]) == 0
     comment = capsys.readouterr().out
     assert "Files with other contents: `words.jsonl`" in comment
-    assert "Audit: words not audited" in comment
+    assert "Audit: `words` not audited" in comment
 
 
 def test_a_new_recipe_has_a_price(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

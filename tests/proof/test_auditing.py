@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 from audits_here import audit_here
-from paths import ROOT
+from paths import RECIPES, ROOT
+from scripted_judge import Script, judged_text, scripted_judge
 
 import rlc
-from rlc.catalog import audited
+from rlc.catalog import TINY, audited
 from rlc.cli.main import main
+from rlc.proof.scripted import FileTokenizer
+from rlc.service.tiny import path
 
 pytestmark = pytest.mark.plain
 
@@ -115,6 +118,23 @@ def test_a_reply_that_ends_the_process_is_named(sums: Path) -> None:
     assert found.reply is None
 
 
+def test_a_reply_that_changes_what_grades_it_is_named(
+    sums: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit_here(monkeypatch)
+    rows = ({"prompt": f"Write add{n}(a, b).", "answer": f"def add{n}(a, b): ..."} for n in "ab")
+    (sums / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (sums / "sums.py").write_text(
+        "def right(reply, row):\n    if 'isclose' in reply:\n        exec(reply, {})\n"
+        "    return reply == row['answer']\n\ndef brief(reply, row):\n    return 1.0\n"
+    )
+    job = rlc.load("sums.rl", set={"main.sampling.max_tokens": 200})
+    found = rlc.audit(job, keep=False).findings
+    ((reply, severity),) = [(f.reply, f.severity) for f in found if "changes `math`" in f.message]
+    assert reply.startswith("import math\nmath.isclose")
+    assert severity == "error"
+
+
 @pytest.mark.parametrize(
     ("grader", "answers", "found"),
     [
@@ -182,6 +202,107 @@ def test_a_judge_is_not_told_by_replies(tmp_path: Path, monkeypatch: pytest.Monk
         lambda answer, **_: {"": float(re.findall(r"<score>([\d.]+)", answer)[0]) / 10},
     )
     assert codes(env, tmp_path, monkeypatch) == ["RL0690"]
+
+
+@pytest.mark.slow
+@pytest.mark.engine
+def test_tasks_of_harbor_are_tried_with_their_solutions_and_with_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = shutil.copytree(RECIPES / "data" / "harbor", tmp_path / "tasks")
+    env = 'env sums = harbor("tasks/*", runtime = "subprocess", turns = 3)\n'
+    assert codes(env, tmp_path, monkeypatch) == []
+    first, second, *_ = sorted(tasks.iterdir())
+    (first / "solution" / "solve.sh").write_text("true\n")
+    test = second / "tests" / "test.sh"
+    test.write_text("echo 1 > /logs/verifier/reward.txt\n")
+    found = {one.code: one.message for one in rlc.audit(tmp_path / "recipe.rl").findings}
+    assert f"the solution of `{first.name}` itself earns 0" in found["RL0692"]
+    assert f"`{second.name}` earns 1 when nothing was done" in found["RL0690"]
+
+
+def _essays(folder: Path, url: str, price: str = "$1") -> str:
+    (folder / "rows.jsonl").write_text('{"prompt": "Hello?"}\n{"prompt": "Well?"}\n')
+    model = f'endpoint("{url}", model = "judge-1", prompt_price = {price}, reply_price = $10)'
+    return (
+        f'judge good = rubric("Is it good?", model = {model}, scale = [0, 10])\n'
+        'env sums = rows("rows.jsonl") |> judged(good)\n'
+    )
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (lambda body, _: "9" if "highest score" in judged_text(body)[0] else "2", ["RL0690"]),
+        (lambda *_: "2", []),
+    ],
+)
+def test_judges_themselves_are_asked_within_a_budget(
+    said: Script,
+    found: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with scripted_judge(lambda *given: f"<score>{said(*given)}</score>") as judge:
+        assert codes(_essays(tmp_path, judge.url), tmp_path, monkeypatch) == []
+        assert not judge.asked
+        recipe = str(tmp_path / "recipe.rl")
+        asked = ["audit", recipe, "--budget", "0.50", "--format", "json"]
+        assert main(asked) == len(found)
+        printed = capsys.readouterr()
+        assert "the judges of sums are asked about replies, for up to $0.50" in printed.err
+        (one,) = json.loads(printed.out)["environments"]
+        assert [each["code"] for each in one["findings"]] == found
+        spent = f"{len(judge.asked) * (100 * 1 + 10 * 10) / 1e6:.4f}"
+        assert f"its judges were asked about 16 replies, for ${spent}" in one["notes"]
+        before = len(judge.asked)
+        small = rlc.audit(recipe, budget=0.02, keep=False).environments[0]
+        assert "a judge was not asked: the budget has no room for more" in small.notes
+        assert 0 < len(judge.asked) - before < before
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_a_judge_on_the_service_is_asked_and_metered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine_tinker import engine_tinker
+
+    monkeypatch.setenv("TINKER_API_KEY", "tml-x")
+    tiny = "rlc.service.hosted.clients.own_tokenizer"  # that of the model would be downloaded
+    monkeypatch.setattr(tiny, lambda *_: FileTokenizer(TINY, Path(path())))
+    big = 'model big { base = "Qwen/Qwen3-8B"  renderer = qwen3_instruct }\n'
+    judge = f'{big}judge good = rubric("Is it?", model = big)\n'
+    env = f'{judge}env sums = rows("rows.jsonl") |> judged(good)\n'
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "Hello?"}\n{"prompt": "Well?"}\n')
+    codes(env, tmp_path, monkeypatch)
+    with engine_tinker(tmp_path / "server") as server:
+        audit = rlc.audit(tmp_path / "recipe.rl", budget=1.0, keep=False, base_url=server.url)
+        assert server.asked("asample")
+    notes = audit.environments[0].notes
+    assert any(re.search(r"\$0\.0*[1-9]", note) for note in notes), notes
+    assert any("a judge gave no score: " in note for note in notes)  # the tiny model says anything
+
+
+@pytest.mark.server
+def test_what_cannot_be_asked_spends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with scripted_judge(lambda *_: "2") as judge:
+        assert codes(_essays(tmp_path, judge.url, "none"), tmp_path, monkeypatch) == []
+        one = rlc.audit(tmp_path / "recipe.rl", budget=1.0, keep=False).environments[0]
+        assert not judge.asked
+        assert any("asked about 0 replies, for $0.0000" in note for note in one.notes)
+        assert "a judge was not asked: its price is not known" in one.notes
+    with pytest.raises(SystemExit):
+        main(["audit", "recipe.rl", "--budget", "nothing"])
+    (tmp_path / "recipe.rl").write_text(
+        MODEL + "env sums = problems(countdown, grader = countdown)\n" + STAGE
+    )
+    with pytest.raises(rlc.Error, match="no judge of the recipe can be asked"):
+        rlc.audit(tmp_path / "recipe.rl", budget=1.0)
 
 
 def test_what_cannot_be_opened_is_not_audited(

@@ -17,7 +17,19 @@ from typing import Any
 
 import pytest
 
-from rlc.data.grading.panel import PanelTask, examined, literals_of, panel_result
+from rlc.data.grading.panel import (
+    CODE,
+    EQUAL,
+    PATCHED,
+    PRINTED,
+    ExaminedReward,
+    PanelTask,
+    examined,
+    literals_of,
+    may_end_process,
+    panel_result,
+)
+from rlc.proof.auditing import _changes_undone
 
 FOLDER = Path(__file__).with_name("rewards")
 # They start a process for each reply: what the panel makes of them was measured by hand.
@@ -40,13 +52,23 @@ def rewards(name: str) -> dict[str, Callable[..., Any]]:
 
 
 def is_found(reward: Callable[..., Any]) -> bool:
+    found = result(reward)
+    return bool(found.unearned or found.same or found.uncontrasted)
+
+
+def result(reward: Callable[..., Any], ends: bool = False) -> ExaminedReward:
+    """What the panel finds; without the replies that end a process, unless it is another one that
+    ``ends``."""
     rows = module("rows").ROWS[str(reward.__doc__).partition(":")[0]]
     whole = "messages" in inspect.signature(reward).parameters
 
     def worth(task: int, reply: str) -> float:
         said = [{"role": "assistant", "content": reply}] if whole else reply
+        if may_end_process(reply) and not ends:
+            return float("-inf")
         try:
-            earned = reward(said, dict(rows[task]))
+            with _changes_undone():
+                earned = reward(said, dict(rows[task]))
             if inspect.iscoroutine(earned):
                 earned = asyncio.run(earned)
         except (Exception, SystemExit):
@@ -60,12 +82,9 @@ def is_found(reward: Callable[..., Any]) -> bool:
         warnings.simplefilter("ignore")
         kept, sys.stdin = sys.stdin, io.StringIO()
         try:
-            found = panel_result(
-                examined(tasks, 1_500, literals_of(source, reward.__name__)), worth
-            )
+            return panel_result(examined(tasks, 1_500, literals_of(source, reward.__name__)), worth)
         finally:
             sys.stdin = kept
-    return bool(found.unearned or found.same or found.uncontrasted)
 
 
 def test_nine_of_ten_rewards_that_can_be_hacked_are_found() -> None:
@@ -84,3 +103,20 @@ def test_at_most_one_in_twenty_sound_rewards_is_suspected() -> None:
 @pytest.mark.parametrize("name", ["h01_contains", "h11_empty_is_right", "h25_exec_swallows_exit"])
 def test_a_reward_is_found_by_what_earns_it(name: str) -> None:
     assert is_found(rewards("hackable")[name])
+
+
+@pytest.mark.parametrize(
+    ("reward", "kind"),
+    [
+        ("equal_to_everything", EQUAL),
+        ("close_enough", PATCHED),
+        ("unit_tests", PATCHED),
+        ("printed_word", PRINTED),
+        ("exit_status", CODE),
+    ],
+)
+def test_rewards_that_run_code_are_found_by_the_code_that_passes(reward: str, kind: str) -> None:
+    function = getattr(module("running"), reward)
+    rows = module("rows").ROWS["code"]
+    assert [function(row["solution"], row) for row in rows] == [1.0] * len(rows)
+    assert kind in {one.reply for one in result(function, reward == "exit_status").unearned}

@@ -13,7 +13,7 @@ from attrs import evolve
 from rlc.catalog import audit_key
 from rlc.plan import EnvPlan, Plan
 from rlc.proof import auditing
-from rlc.proof.auditing import EnvironmentAudit
+from rlc.proof.audit_findings import EnvironmentAudit
 
 
 def audit_here(monkeypatch: pytest.MonkeyPatch) -> None:

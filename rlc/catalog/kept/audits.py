@@ -19,10 +19,10 @@ from typing import Any
 from rlc.catalog.builtins.sources import UNDECIDED
 from rlc.catalog.environments import code_of, files_of
 from rlc.data import DataError, data_files, module_file
-from rlc.plan import EnvPlan, file_part, located
+from rlc.plan import EnvPlan, Plan, file_part, located
 from rlc.records import evolve
 
-PANEL = 1  # the version of what audits try
+PANEL = 2  # the version of what audits try
 _INSTALLED = {"site-packages", "dist-packages"}  # whose imports are not followed
 MOST = 50  # audits that are kept beside new ones
 
@@ -107,16 +107,38 @@ def read_audits(recipe: str) -> Mapping[str, Any]:
     return {}
 
 
-def audited(envs: Iterable[EnvPlan], recipe: str) -> dict[str, int | None]:
+def audited(
+    envs: Iterable[EnvPlan], recipe: str, beside: str | None = None
+) -> dict[str, int | None]:
     """Return how many findings the audit of each environment has, by its name; None if it is not
-    audited, or was another one then."""
-    kept = read_audits(recipe)
+    audited, or was another one then. Audits ``beside`` another recipe, such as a later version of
+    this one, count as well."""
+    kept = {**read_audits(beside or recipe), **read_audits(recipe)}
     found = dict[str, int | None]()
     for env in envs:
         one = kept.get(audit_key(env, recipe)) if kept else None
         findings = one.get("findings") if isinstance(one, dict) else None
         found[env.name] = len(findings) if isinstance(findings, list) else None
     return found
+
+
+def environments_of(plan: Plan) -> list[EnvPlan]:
+    """Return each environment of a plan once."""
+    return [*{env.name: env for stage in plan.stages for env in stage.environments}.values()]
+
+
+def audited_text(found: Mapping[str, int | None], before: Mapping[str, int | None] = {}) -> str:
+    """Return what audits say of each environment, with what they said ``before`` if that was
+    something else: "`sums` 1 finding (not audited before)"."""
+
+    def text(count: int | None) -> str:
+        return "not audited" if count is None else f"{count} finding{'s' * (count != 1)}"
+
+    said = list[str]()
+    for name, now in found.items():
+        was = before.get(name, now)
+        said.append(f"`{name}` {text(now)}" + f" ({text(was)} before)" * (was != now))
+    return ", ".join(said)
 
 
 def audit_line(envs: Iterable[EnvPlan], recipe: str) -> str | None:

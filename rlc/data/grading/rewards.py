@@ -34,6 +34,7 @@ from rlc.data.grading.panel import (
     PanelTask,
     UnearnedReply,
     examined,
+    may_end_process,
     panel_result,
 )
 from rlc.data.grading.steps import STEPS, Steps, as_number, joined_steps, read_steps
@@ -307,6 +308,8 @@ class Reward:
         until = time.monotonic() + _UNEARNED_SECONDS
 
         def worth(number: int, reply: str) -> float:
+            if may_end_process(reply):  # which `rlc audit` tries, and reports
+                return -math.inf
             row, asked = rows[number]
             said = reply, row, (*asked, {"role": "assistant", "content": reply})
 

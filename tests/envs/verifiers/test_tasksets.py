@@ -16,7 +16,7 @@ import pytest
 from rlc.catalog.packages import ENVIRONMENTS, TASKSETS, lacking, too_new
 from rlc.chat.turns import Action, EnvError, Observation
 from rlc.data.errors import DataError
-from rlc.data.grading.tasksets import is_taskset, require_valid
+from rlc.data.grading.tasksets import SOLUTION, is_taskset, require_valid, taskset_faults
 from rlc.emit.job import needs
 from rlc.envs.base import TaskKey
 from rlc.envs.verifiers.environments import RubricError, VerifiersSource
@@ -167,6 +167,7 @@ def test_a_taskset_checks_its_own_solutions() -> None:
     assert "when nothing" not in str(found.value)
     with pytest.raises(DataError, match="task 0: it is solved when nothing was done"):
         require_valid(MODULE, {"taskset": {"task_kind": "given"}})
+    assert [shown_by for shown_by, _ in taskset_faults(MODULE, {})] == [SOLUTION]
     require_valid(MODULE, {"taskset": {"count": 1}})
     require_valid(MODULE, {"taskset": {"task_kind": "boxed"}})  # needs a container
 

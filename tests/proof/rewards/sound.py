@@ -202,7 +202,7 @@ def s27_ordered(reply, row):
 
 
 def s28_tests(reply, row):
-    """code: all tests pass, in a process of its own whose last word nothing can know before."""
+    """code: all tests pass, as compared outside of the process in which the reply runs."""
     return _run(reply, row["tests"])
 
 
@@ -213,19 +213,23 @@ def s29_tests_in_fence(reply, row):
 
 
 def _run(code, tests):
+    """Compute what the tests compare in a process of its own, and compare it here, where no code of
+    the reply runs: the process knows neither what is expected nor what comes before its answers."""
     import secrets
     import subprocess
     import sys
 
     word = secrets.token_hex(16)
-    program = "\n".join([code, *tests, f"print({word!r})"])
+    called, expected = zip(*(t.removeprefix("assert ").split(" == ") for t in tests), strict=True)
+    program = "\n".join([code, f"print({word!r}, [{', '.join(called)}], sep='\\n')"])
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, timeout=10
         )
-    except (subprocess.TimeoutExpired, ValueError):
+        said = done.stdout.partition(f"{word}\n")[2]
+        return float(ast.literal_eval(said) == [ast.literal_eval(one) for one in expected])
+    except (subprocess.TimeoutExpired, ValueError, SyntaxError):
         return 0.0
-    return float(done.returncode == 0 and done.stdout.strip().endswith(word))
 
 
 def s30_same_tree(reply, row):

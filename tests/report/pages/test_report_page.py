@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from made_up_runs import ENVS, NODES, USAGE, write_lines, write_run
 from plan_recipes import first_train, planned, recipe
 
 from rlc.catalog.facts import find_model
+from rlc.plan import JOURNAL_FILE
 from rlc.report.drawing import Chart
 from rlc.report.findings import stage_findings
 from rlc.report.formatting import number, render
@@ -127,6 +131,15 @@ def test_the_plan_is_shown_with_origins_formulas_and_graph(folder: Path) -> None
     assert boxes[0] == "snapshot"
     assert {"rollouts", "reference", "optim_step"} <= set(boxes)
     assert any(arrow.back and "step − 1" in arrow.text for arrow in main.diagram.arrows)
+
+
+def test_the_page_says_what_audits_had_found(folder: Path) -> None:
+    assert "rlc audit" not in run_html(folder)
+    shutil.copytree(folder, copy := folder.with_name("audited"))
+    with closing(sqlite3.connect(copy / JOURNAL_FILE)) as db, db:
+        audit = json.dumps({"words": 2, "held": None})
+        db.execute("INSERT OR REPLACE INTO meta VALUES ('audit', ?)", (audit,))
+    assert "when the run began: words 2 findings, held not audited." in run_html(copy)
 
 
 def test_boxes_of_the_graph_do_not_overlap(folder: Path) -> None:

@@ -98,5 +98,6 @@ def test_with_other_data_and_code(project: Path) -> None:
         *(f"{grade} has changed", f"{rows} has changed", f"{sums} has changed"),
         *(f"{grade} has changed", f"{rows} is gone", f"{sums} has changed"),
     ]
+    assert set(read_files(folder).audit.values()) == {None}
     assert read_files(folder).data_changed == tuple(dict.fromkeys(said))
     assert [said[-2] in found.text for found in findings(read_files(folder))].count(True) == 1

@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rlc.cli.commands.recipes.grade import plan_of
-from rlc.cli.options import add_plan_options
+from rlc.cli.options import add_base_url, add_plan_options, usd
 from rlc.cli.output import announced, has_color, visible
 
 if TYPE_CHECKING:
@@ -19,15 +20,16 @@ if TYPE_CHECKING:
 HELP = "find what the rewards of a recipe can be earned without"
 DESCRIPTION = (
     "Try replies and players that know nothing on each environment of a recipe, beside right and "
-    "wrong answers: what earns without the work is a finding, with a reply that shows it. No model "
-    "is asked, there is no key and no cost; graders and environments are run, in processes of "
-    "their own. The result is kept in .rlc/audits beside the recipe, and counts until the "
-    "environment, its data or its code change."
+    "wrong answers: what earns without the work is a finding, with a reply that shows it. Without "
+    "--budget no model is asked, there is no key and no cost; graders and environments are run, in "
+    "processes of their own. The result is kept in .rlc/audits beside the recipe, and counts until "
+    "the environment, its data or its code change."
 )
 EPILOG = """\
 examples:
   rlc audit maths.rl
   rlc audit maths.rl --env heldout
+  rlc audit essays.rl --budget 0.50      the judges themselves, too
   rlc audit maths.rl --format github     annotations in a pull request
   rlc explain RL0690                     what a finding means
 
@@ -43,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=formats, default="text", help=text)
     text = "seconds for all environments together (default 16); what takes longer is not kept"
     parser.add_argument("--seconds", type=_seconds, default=16.0, help=text)
+    text = "ask the judges themselves about a few replies, for at most so many dollars"
+    parser.add_argument("--budget", type=usd, metavar="USD", help=text)
+    add_base_url(parser)
     text = "do not keep the result beside the recipe"
     parser.add_argument("--no-keep", dest="keep", action="store_false", help=text)
 
@@ -66,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
         _print_findings(error.diagnostics, args.format)
         return 1
     with announced(f"auditing {args.recipe}", args.format != "text"):
-        found = audit(plan, args.env, args.keep, args.seconds)
+        asked = args.budget, args.base_url, partial(print, file=sys.stderr)
+        found = audit(plan, args.env, args.keep, args.seconds, *asked)
     diagnostics = found.diagnostics()
     if args.format == "text":
         from rlc.lang.render import render_human

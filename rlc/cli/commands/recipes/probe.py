@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe_of
+from rlc.cli.options import add_base_url, add_plan_options, changes_plan, recipe_of, usd
 from rlc.cli.output import UsageError, print_findings, redraws, standard_output_kept
 
 if TYPE_CHECKING:
@@ -43,21 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "how many groups of each environment are played, at most (default 16)"
     parser.add_argument("--groups", type=int, metavar="N", help=text)
     text = "what it may spend (default: the smaller of 1%% of the job's expected cost and $1)"
-    parser.add_argument("--budget", type=_dollars, metavar="USD", help=text)
+    parser.add_argument("--budget", type=usd, metavar="USD", help=text)
     text = "play, even if the same was played before"
     parser.add_argument("--fresh", action="store_true", help=text)
     add_base_url(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _dollars(text: str) -> float:
-    try:
-        value = float(text.removeprefix("$"))
-    except ValueError:
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no amount of dollars, such as 0.50")
-    return value
 
 
 def run(args: argparse.Namespace) -> int:
