@@ -48,6 +48,7 @@ test how_it_learns {
     calls.optimizer.schedule.warmup == 5,
     calls.model.base == "tiny",
     calls.model.lora_rank == 32,
+    main.on_error.retries == 2,
     main.steps == 50,
     main.batch.count == 3,
     main.batch.size == 16,

@@ -28,6 +28,7 @@ train main {
 # `rlc test` runs these.
 test how_it_learns {
   expect = [
+    main.on_error.retries == 2,
     main.steps == 40,
     main.batch.count == 8,
     main.batch.size == 8,

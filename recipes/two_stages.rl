@@ -52,6 +52,8 @@ test the_plan {
     easy.envs.guess.args.max_turns == 4,
     easy.envs.guess.args.min_number == 1,
     hard.steps == 50,
+    before_hard.envs.guess.args.max_number == 100,
+    after_hard.envs.guess.args.max_number == 100,
     hard.batch.count == 16,
     hard.batch.size == 8,
     hard.sampling.max_tokens == 16,
