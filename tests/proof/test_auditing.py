@@ -131,7 +131,7 @@ def test_a_reply_that_changes_what_grades_it_is_named(
     job = rlc.load("sums.rl", set={"main.sampling.max_tokens": 200})
     found = rlc.audit(job, keep=False).findings
     ((reply, severity),) = [(f.reply, f.severity) for f in found if "changes `math`" in f.message]
-    assert reply.startswith("import math\nmath.isclose")
+    assert str(reply).startswith("import math\nmath.isclose")
     assert severity == "error"
 
 
