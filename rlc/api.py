@@ -177,16 +177,14 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the data of `rlc explain --json`."""
+        from rlc.catalog import audited, environments_of
         from rlc.explanation import explain_dict
 
         given = self.diagnostics, self.latencies, self.sweeps, self.seen
         taken = [one.as_data() for one in self.reused]
         data = explain_dict(self.plan, self.recipe, *given) | ({"reused": taken} if taken else {})
-        if self.plan is not None:
-            from rlc.catalog import audited, environments_of
-
-            data["audit"] = audited(environments_of(self.plan), self.plan.recipe)
-        return data
+        plan = self.plan
+        return data | ({"audit": audited(environments_of(plan), plan.recipe)} if plan else {})
 
     def graph(self, format: Format = "mermaid") -> str:
         """Return the job graph as text, in the ``"mermaid"`` or ``"dot"`` language.
@@ -488,23 +486,18 @@ def audit(
 ) -> RecipeAudit:
     """Return what the rewards of a job can be earned without, as `rlc audit` finds it.
 
-    Replies and players that know nothing are tried on each environment, in a process of its own.
-
     Args:
         job: a recipe, a plan, or the path of either.
         env: an environment; None for all.
         keep: whether the result is kept beside the recipe, where `rlc explain`, `rlc run` and
             `expect main.audit.findings == 0` read it.
         seconds: for all environments together; an audit that takes longer is not kept.
-        budget: in USD, within which the judges themselves are asked about a few replies; None asks
-            no model.
-        base_url: the address of the Tinker server that has the judges, if it is another than usual.
-        note: called with what is about to be spent.
+        budget: USD within which judges (at ``base_url``) are asked; ``note`` is told before.
 
     Raises:
         rlc.RecipeError: the recipe has errors.
-        rlc.Error: there is no such environment, or no judge to ask. One that cannot be
-            made raises nothing: a note in its :class:`EnvironmentAudit` says why.
+        rlc.Error: there is no such environment, or no judge to ask. One that cannot be made has a
+            note in its :class:`EnvironmentAudit`.
 
     Example::
 

@@ -9,6 +9,7 @@ processes, and ``updates/`` to train on them.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from rlc.runtime.asked_models import *
     from rlc.runtime.auxiliary import *
     from rlc.runtime.concurrency import *
     from rlc.runtime.job import *
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from rlc.runtime.stages.computation import *
     from rlc.runtime.stages.evaluation import *
     from rlc.runtime.stages.few_episodes import *
-    from rlc.runtime.stages.models_alone import *
     from rlc.runtime.start import *
     from rlc.runtime.summary import *
     from rlc.runtime.updates.datums import *
@@ -43,6 +43,7 @@ else:
     __getattr__ = door(
         __name__,
         """
+        asked_models: AskedModels models_alone
         auxiliary: chat_model
         concurrency: in_thread
         job: Job
@@ -68,7 +69,6 @@ else:
         stages.computation: CreditedRollout StepComputation TrainBatch trainable_rollouts
         stages.evaluation: task_metrics
         stages.few_episodes: AGREEMENT
-        stages.models_alone: AskedModels models_alone
         start: ExpectationError connect_run open_run play_few_episodes require_prices
             require_runnable resume resume_run run_plan
         updates.datums: Minibatch TrainingDatum
