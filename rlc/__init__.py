@@ -30,20 +30,18 @@ if TYPE_CHECKING:
         Explanation,
         Recipe,
         RecipeError,
-        audit,
         explain,
-        grade,
         load,
         load_plan,
         replay,
         run,
         sweep,
-        test,
     )
     from rlc.errors import Error
     from rlc.models.model import Model, model, resume
     from rlc.plan.records import Plan
     from rlc.replays.texts import Replay
+    from rlc.rewards import audit, grade, test
     from rlc.runtime.reuse.storage import Storage, stored
     from rlc.runtime.start import ExpectationError
     from rlc.runtime.summary import History, Observer, Summary, history
@@ -57,12 +55,12 @@ else:
     __getattr__ = door(
         __name__,
         """
-        api: Explanation Recipe RecipeError audit explain grade load load_plan replay run
-            sweep test
+        api: Explanation Recipe RecipeError explain load load_plan replay run sweep
         errors: Error
         models.model: Model model resume
         plan.records: Plan
         replays.texts: Replay
+        rewards: audit grade test
         runtime.summary: History history
         runtime.reuse.storage: Storage stored
         runtime.start: ExpectationError

@@ -85,7 +85,7 @@ def audit(
     base_url: str | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> RecipeAudit:
-    """Audit the environments of a plan, or one; see :func:`rlc.api.audit`."""
+    """Audit the environments of a plan, or one; see :func:`rlc.audit`."""
     known = [one for _, one in played_environments(plan)]
     chosen = [one for one in known if env in (None, one.name)]
     if not chosen:

@@ -367,7 +367,7 @@ def grade(
     task: GivenTask = 0,
     judge: JudgeScores = None,
 ) -> GroupGrade:
-    """Return what a run would make of scripted replies; see :func:`rlc.api.grade`."""
+    """Return what a run would make of scripted replies; see :func:`rlc.grade`."""
     conversations = conversations_of(replies)
     number, row = (task, None) if isinstance(task, int) else (0, task)
     if number < 0:

@@ -112,7 +112,7 @@ class RecipeTestResults:
 
 
 def run_recipe_tests(paths: Iterable[str], keyword: str = "") -> RecipeTestResults:
-    """Run the tests of recipes; see :func:`rlc.api.test`. Code beside them is read anew: it may
+    """Run the tests of recipes; see :func:`rlc.test`. Code beside them is read anew: it may
     have changed since this process imported it."""
     paths = list(paths)
     for folder in {os.path.dirname(os.path.abspath(path)) for path in paths}:
