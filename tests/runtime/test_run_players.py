@@ -33,6 +33,7 @@ from rlc.plan.codec import plan_hash
 from rlc.plan.parts import PlayersPlan
 from rlc.plan.records import Plan
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.players.messages import PlayTask, StreamChannel
 from rlc.runtime.players.starting import ProcessStarter
 from rlc.runtime.records import Rollout, RunError
 from rlc.runtime.summary import Observer, Summary
@@ -167,13 +168,13 @@ def test_what_is_cancelled_is_cancelled_at_the_players(
 def test_players_that_die_over_a_task_end_the_run_and_it_can_be_resumed(
     monkeypatch: pytest.MonkeyPatch, threads: ThreadStarter, tmp_path: Path
 ) -> None:
-    async def start_and_die(self: ThreadStarter) -> Any:
-        player = await start(self)
-        asyncio.get_running_loop().call_later(0.05, player.die)
-        return player
+    def send_and_die(channel: StreamChannel, message: Any) -> None:
+        send(channel, message)
+        if isinstance(message, PlayTask):
+            channel.writer.transport.abort()
 
-    start = ThreadStarter.start
-    monkeypatch.setattr(ThreadStarter, "start", start_and_die)
+    send = StreamChannel.send
+    monkeypatch.setattr(StreamChannel, "send", send_and_die)
     with pytest.raises(RunError, match=r"players died 3 times .* the last by signal 9") as failed:
         run_with(tmp_path / "run", job())
     assert "lack of memory" in str(failed.value.hint)
