@@ -302,6 +302,8 @@ class _Completion:
                 yield self._builtin(builtin, self.start)
         decl = self.scope.get(head)
         if want is not None and want.type in (MEASURE, EXPECTATION):
+            if inner[:-1] in (["envs"], ["env"]):  # of its plan, and in the names of metrics
+                yield from self._declared(behind, "env")
             after = ".".join([*inner[:-1], ""]).lstrip(".")
             for name in self._measured(head, decl, want.name == EXPECT or want.type == EXPECTATION):
                 if name.startswith(after):
