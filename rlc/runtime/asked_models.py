@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from rlc.chat import Chunks, EnvError
 from rlc.envs import ModelReply, ModelRequest, Responder, Responders
@@ -15,11 +15,11 @@ from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.journal.database import Meter, cost
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.records import Usage
-from rlc.runtime.remote import RemoteSession
-from rlc.runtime.service_guard import ServiceGuard
+from rlc.runtime.remote import auxiliary_session
+from rlc.runtime.spending_limit import SpendingLimit
 from rlc.runtime.start import connect_run
 from rlc.runtime.summary import Observer
-from rlc.service import RemoteService, require_service
+from rlc.service import require_service
 
 _AROUND = 64  # tokens that a chat format puts around messages, at most
 
@@ -32,14 +32,12 @@ class OverBudgetError(EnvError):
 
 @define(eq=False)
 class AskedModels:
-    """Responders whose requests together cost at most ``usd``: each is reserved at its most before
-    it is sent, a token for each byte that is asked. ``refused``: why some were not sent."""
+    """Responders whose requests together stay within a limit: the most of each is a token for each
+    byte that is asked. ``refused``: why some were not sent."""
 
     inner: Responders
-    folder: RunFolder
-    usd: float
+    limit: SpendingLimit
     refused: str = ""
-    reserved: list[float] = field(factory=list)
 
     def __call__(
         self, asked: Asked, most: int | None = None, timeout: float | None = None
@@ -53,31 +51,15 @@ class AskedModels:
         with self.reserve(dollars):
             return await self.inner.logprob(model, tokens, chunks, said)
 
-    @property
-    def spent(self) -> float:
-        """USD so far."""
-        return self.folder.journal.spent_usd()
-
-    def reserve(self, dollars: float | None) -> _Reserved:
+    def reserve(self, dollars: float | None) -> AbstractContextManager[None]:
         """Return a context in which that is set aside. Raise OverBudgetError if it is not left, or
         not known."""
-        if dollars is None or self.spent + sum(self.reserved) + dollars > self.usd:
+        reserved = None if dollars is None else self.limit.reserve(dollars)
+        if reserved is None:
             why = "its price is not known" if dollars is None else "the budget has no room for more"
             self.refused = f"a judge was not asked: {why}"
             raise OverBudgetError(self.refused)
-        return _Reserved(self.reserved, dollars)
-
-
-@frozen
-class _Reserved:
-    reserved: list[float]
-    dollars: float
-
-    def __enter__(self) -> None:
-        self.reserved.append(self.dollars)
-
-    def __exit__(self, *_: object) -> None:
-        self.reserved.remove(self.dollars)
+        return reserved
 
 
 @frozen(eq=False)
@@ -109,25 +91,15 @@ async def models_alone(
     """Connect to the service of a plan, if some model is ``served`` there, and yield what asks the
     models of its environments; their tokens are journalled with a ``stage``."""
     meter = Meter(folder.journal, stage, model)
+    limit = SpendingLimit(usd, folder.journal.spent_usd)
     if not served:
         models = AuxiliaryModels(None, folder)  # type: ignore[arg-type]  # endpoints alone
         try:
-            yield AskedModels(models.responders(meter), folder, usd)
+            yield AskedModels(models.responders(meter), limit)
         finally:
             await models.close()
         return
     require_service(folder.plan, base_url)
-    service, observer = connect_run(folder, base_url, resumed=False), Observer()
-    guard = ServiceGuard.of(service, observer.note)
-    remote = None
-    if isinstance(service, RemoteService):
-        remote = RemoteSession(service, folder, observer.note, guard.pressed)
-        await remote.open(folder.plan)
-    models, done = AuxiliaryModels(guard.client, folder), False
-    try:
-        yield AskedModels(models.responders(meter), folder, usd)
-        done = True
-    finally:
-        await models.close()
-        if remote is not None:
-            await remote.service.close("success" if done else "errored")
+    service = connect_run(folder, base_url, resumed=False)
+    async with auxiliary_session(service, folder, Observer().note) as (_, models):
+        yield AskedModels(models.responders(meter), limit)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -11,11 +12,14 @@ from attrs import asdict, define, evolve, field
 
 from rlc.catalog import asks_older_weights, loss_traits, provider, service_loss
 from rlc.plan import ModelPlan, Plan, StagePlan, Training
+from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.journal.database import PROBES, Meter
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.probes import probe_loss, probe_seeds, probe_topk, probe_training
+from rlc.runtime.service_guard import ServiceGuard
 from rlc.service import (
     RemoteService,
+    ServiceClient,
     ServiceError,
     ServiceLostError,
     TrainingClient,
@@ -188,3 +192,22 @@ def _soft_targets(stage: StagePlan) -> Iterator[tuple[ModelPlan, int, bool]]:
         if data.soft_targets is not None:
             state, top_k = data.soft_targets
             yield state.model, top_k, True
+
+
+@asynccontextmanager
+async def auxiliary_session(
+    service: ServiceClient, folder: RunFolder, note: Callable[[str], None]
+) -> AsyncIterator[tuple[ServiceClient, AuxiliaryModels]]:
+    """Yield a guarded client of a service for what trains nothing, with the auxiliary models of a
+    plan; a session on a remote service ends with the block."""
+    guard, done = ServiceGuard.of(service, note), False
+    models = AuxiliaryModels(guard.client, folder)
+    try:
+        if isinstance(service, RemoteService):
+            await RemoteSession(service, folder, note, guard.pressed).open(folder.plan)
+        yield guard.client, models
+        done = True
+    finally:
+        await models.close()
+        if isinstance(service, RemoteService):
+            await service.close("success" if done else "errored")

@@ -25,18 +25,18 @@ from rlc.runtime.journal.database import Meter, cost
 from rlc.runtime.journal.folder import RunFolder
 from rlc.runtime.journal.metrics import ROLLOUTS_FILE, rollout_record, usage_metrics
 from rlc.runtime.records import Rollout, RunError, Usage, grouped
-from rlc.runtime.remote import RemoteSession
+from rlc.runtime.remote import auxiliary_session
 from rlc.runtime.rollouts.groups import build_envs, play_task
 from rlc.runtime.rollouts.player import Player, close_envs
 from rlc.runtime.rollouts.tasks import Task, TaskStream, new_cursor
-from rlc.runtime.service_guard import LimitedSamplingClient, ServiceGuard, fixed_limiter
+from rlc.runtime.service_guard import LimitedSamplingClient, fixed_limiter
+from rlc.runtime.spending_limit import SpendingLimit
 from rlc.runtime.stages.evaluation import evaluation_metrics
 from rlc.runtime.summary import Observer
 from rlc.runtime.trackers import MetricsLog
 from rlc.runtime.updates.datums import episode_datums
 from rlc.runtime.weights import open_weights
 from rlc.service import (
-    RemoteService,
     SamplingClient,
     ServiceClient,
     ServiceError,
@@ -57,17 +57,13 @@ class OutOfBudgetError(ServiceError):
     """A request that could cost more than is left."""
 
 
-@define
-class ProbeBudget:
-    """What episodes may cost in USD; None: nothing limits them. ``reserved`` are those in play."""
+@define(eq=False)
+class ProbeBudget(SpendingLimit):
+    """What episodes may cost. ``of_group``: what a group takes, as far as one has shown it;
+    ``used_up``: a request was not sent."""
 
-    usd: float | None
-    spent: Callable[[], float]
-    reserved: float = 0.0
+    of_group: float = 0.0
     used_up: bool = False
-
-    def left(self) -> float:
-        return float("inf") if self.usd is None else self.usd - self.spent()
 
 
 @frozen(eq=False)
@@ -77,7 +73,6 @@ class _BudgetedClient:
     client: SamplingClient
     budget: ProbeBudget
     model: Any
-    _pending: list[float] = field(factory=list, init=False)
 
     async def sample(
         self,
@@ -89,15 +84,11 @@ class _BudgetedClient:
     ) -> types.SampleResponse:
         most = sampling_params.max_tokens or self.model.context or 0
         usage = Usage(prefill=prompt.length * num_samples, sampled=most * num_samples)
-        dollars = cost(self.model, usage) or 0.0
-        if self.budget.left() < dollars + sum(self._pending):
+        if (reserved := self.budget.reserve(cost(self.model, usage) or 0.0)) is None:
             self.budget.used_up = True
             raise OutOfBudgetError("the probe's budget has no room for another request")
-        self._pending.append(dollars)
-        try:
+        with reserved:
             return await self.client.sample(prompt, num_samples, sampling_params, *args, **kwargs)
-        finally:
-            self._pending.remove(dollars)
 
     def compute_logprobs(self, prompt: types.ModelInput) -> Any:
         return self.client.compute_logprobs(prompt)
@@ -116,28 +107,18 @@ class FewEpisodes:
     observer: Observer
     usd: float | None
     _log: MetricsLog = field(init=False)
-    _guard: ServiceGuard = field(init=False)
-    _remote: RemoteSession | None = field(default=None, init=False)
-    _auxiliary: AuxiliaryModels = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._log = MetricsLog(self.folder.path)
-        self._guard = ServiceGuard.of(self.service, self.observer.note)
-        if isinstance(self.service, RemoteService):
-            note, pressed = self.observer.note, self._guard.pressed
-            self._remote = RemoteSession(self.service, self.folder, note, pressed)
-        self.service = self._guard.client
-        self._auxiliary = AuxiliaryModels(self.service, self.folder)
 
     async def run(self) -> None:
-        plan, done = self.folder.plan, False
+        plan = self.folder.plan
         search_beside(plan.recipe)
         for said in provide_keys(plan):
             self.observer.warning(said)
         self.folder.set_state("running")
-        try:
-            if self._remote:
-                await self._remote.open(plan)
+        async with auxiliary_session(self.service, self.folder, self.observer.note) as session:
+            service, auxiliary = session
             clients = dict[str, TrainingClient]()  # one for each model
             for place, stage in enumerate(plan.evaluations, start=1):
                 # What one leaves of its part is there for those after it.
@@ -145,17 +126,18 @@ class FewEpisodes:
                 if self.folder.journal.step(stage.name, _STEP) is None:
                     key = repr(stage.model)
                     if key not in clients:
-                        opened = open_weights(self.service, self.folder, stage, self.observer.note)
+                        opened = open_weights(service, self.folder, stage, self.observer.note)
                         clients[key] = await opened
-                    await self._play(stage, clients[key], part)
-            done = True
-        finally:
-            await self._auxiliary.close()
-            if self._remote:
-                await self._remote.service.close("success" if done else "errored")
+                    await self._play(stage, clients[key], auxiliary, part)
         self.folder.set_state("finished")
 
-    async def _play(self, stage: Evaluation, training: TrainingClient, usd: float | None) -> None:
+    async def _play(
+        self,
+        stage: Evaluation,
+        training: TrainingClient,
+        auxiliary: AuxiliaryModels,
+        usd: float | None,
+    ) -> None:
         """Play the tasks of an evaluation that are not written yet, until ``usd`` are spent."""
         journal = self.folder.journal
         meter = Meter(journal, stage.name, stage.model)
@@ -164,11 +146,11 @@ class FewEpisodes:
         if (most := stage.sampling.concurrency) is not None:
             client = LimitedSamplingClient(client, fixed_limiter(most))
         limited = client if usd is None else _BudgetedClient(client, budget, stage.model)
-        responders = self._auxiliary.responders(meter)
+        responders = auxiliary.responders(meter)
         tokenizer = training.get_tokenizer()
         envs = build_envs(stage.envs, tokenizer, stage.model.renderer, responders)
         pasts = {
-            env.play.past.every: self._auxiliary.answering(meter, stage.model, client)
+            env.play.past.every: auxiliary.answering(meter, stage.model, client)
             for env in stage.envs
             if env.play is not None and env.play.past is not None
         }
@@ -232,13 +214,13 @@ class FewEpisodes:
             self.folder.append(ROLLOUTS_FILE, records)
             found.extend(members)
             if over == 1:  # the first is all that is known
-                budget.reserved = max(budget.spent() - before, 0.0)
+                budget.of_group = max(budget.spent() - before, 0.0)
             self.observer.progress(over, total)
             self.observer.played(members)
 
         while waiting or playing:
             while waiting and not budget.used_up:
-                each = budget.reserved or (usual if isfinite(usual) else 0.0)
+                each = budget.of_group or (usual if isfinite(usual) else 0.0)
                 if playing and budget.left() < _MARGIN * each * (len(playing) + 1):
                     break
                 if not playing and over and budget.left() < _MARGIN * each:
