@@ -52,7 +52,7 @@ MAY_IMPORT = {
 DOORS = dict.fromkeys(MAY_IMPORT, "") | {
     "lang": "render syntax",
     "plan": "leaves",
-    "catalog": "packages requirements",
+    "catalog": "packages requirements kept.content",
     "pricing": "critical_path assumptions",
     "check": "analyse",
     "service": "engine tiny",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
@@ -23,7 +23,6 @@ from rlc.plan import EnvPlan, Plan, file_part, located
 from rlc.records import evolve
 
 PANEL = 2  # the version of what audits try
-_INSTALLED = {"site-packages", "dist-packages"}  # whose imports are not followed
 MOST = 50  # audits that are kept beside new ones
 
 
@@ -48,52 +47,31 @@ def audit_key(env: EnvPlan, recipe: str) -> str:
 
 
 def _code_digests(env: EnvPlan, recipe: str) -> list[tuple[str, str]]:
-    """Return the files of Python that an environment names, and those of one's own that these
-    import, each as its last name and a digest."""
+    """Return the files of Python that an environment names, each as its last name, and a digest of
+    it with what it uses of one's own."""
+    from pathlib import Path  # `rlc check` mostly does without
+
+    from rlc.catalog.kept.content import UnknownContentError, file_digest, own_code_digest
+
     folders = [os.getcwd(), os.path.abspath(os.path.dirname(recipe))]
-    waiting, found = list[str](), dict[str, tuple[str, str]]()
+    found = list[tuple[str, str]]()
     for _, code in code_of(env):
         module = code.target.rpartition(":")[0]
-        if file_part(code.target) == module:
-            waiting.append(located(module, recipe))
+        path: str | None = located(module, recipe)
+        if file_part(code.target) != module:
+            path = None
+            with suppress(DataError):  # which others report
+                path = module_file(module, folders)
+        if path is None:
             continue
-        with suppress(DataError):  # which others report
-            waiting += filter(None, [module_file(module, folders)])
-    while waiting:
-        path = os.path.realpath(waiting.pop())
-        if path in found:
+        try:
+            digest = own_code_digest(path, map(Path, folders))
+        except UnknownContentError:  # what can be known of it
+            with suppress(UnknownContentError):
+                found.append((os.path.basename(path), file_digest(path)))
             continue
-        with suppress(OSError):
-            with open(path, "rb") as file:
-                content = file.read()
-            digest = blake2b(content, digest_size=16).hexdigest()
-            found[path] = os.path.basename(path), digest
-            if not _INSTALLED.intersection(path.split(os.sep)):
-                waiting += _own_imports(content, path, folders)
-    return sorted(found.values())
-
-
-def _own_imports(content: bytes, path: str, folders: Sequence[str]) -> Iterator[str]:
-    """Yield the files beside a file of Python, or in ``folders``, that it imports."""
-    import ast
-
-    with suppress(SyntaxError, ValueError, RecursionError):  # which others report
-        for node in ast.walk(ast.parse(content)):
-            places, names = [os.path.dirname(path), *folders], list[str]()
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                base = node.module or ""
-                names = [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]
-                if node.level:
-                    places = [os.path.join(places[0], *[os.pardir] * (node.level - 1))]
-            for name in filter(None, names):
-                for place in places:
-                    stem = os.path.join(place, *name.split("."))
-                    files = (f"{stem}.py", os.path.join(stem, "__init__.py"))
-                    if own := next(filter(os.path.isfile, files), None):
-                        yield own
-                        break
+        found.append((os.path.basename(path), digest))
+    return sorted(found)
 
 
 def read_audits(recipe: str) -> Mapping[str, Any]:

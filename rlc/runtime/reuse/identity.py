@@ -26,6 +26,17 @@ from rlc.catalog import (
     read_dotenv,
     with_files,
 )
+from rlc.catalog.kept.content import (
+    UnknownContentError,
+    code_digest,
+    digest_of,
+    file_digest,
+    folder_digest,
+    machine,
+    named_files,
+    package_version,
+    rlc_digest,
+)
 from rlc.catalog.requirements import requirements
 from rlc.data import Code, DataError, module_file
 from rlc.plan import (
@@ -45,17 +56,6 @@ from rlc.plan import (
     plan_to_dict,
 )
 from rlc.plan.leaves import needed_stages, with_each
-from rlc.runtime.reuse.content import (
-    UnknownContentError,
-    code_digest,
-    digest_of,
-    file_digest,
-    folder_digest,
-    machine,
-    named_files,
-    package_version,
-    rlc_digest,
-)
 
 VERSION = "1"  # of what is in a key
 # What no number of a step depends on: where it is saved, sent to, and how long it may take.

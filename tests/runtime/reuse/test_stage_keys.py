@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from rlc.catalog.kept import content
 from rlc.compile.recipe import load
 from rlc.data import Reader, load_attribute
 from rlc.lang.formatter import format_text
@@ -22,7 +23,7 @@ from rlc.lang.syntax import parse
 from rlc.plan.codec import PlanFormatError, plan_from_dict, plan_to_dict
 from rlc.plan.graph import build_graph
 from rlc.plan.records import Plan
-from rlc.runtime.reuse import content, identity
+from rlc.runtime.reuse import identity
 from rlc.runtime.reuse.identity import identities, needs_of
 
 RECIPE = """\

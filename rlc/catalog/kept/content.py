@@ -20,13 +20,11 @@ from hashlib import blake2b
 from importlib import metadata, util
 from pathlib import Path
 
-from attrs import define, field, frozen
-
-import rlc
 from rlc.catalog.packages import module_of, name_of
 from rlc.data import source_when_imported
 from rlc.errors import Error
 from rlc.plan import CHECKPOINTS_FOLDER, JOURNAL_FILE
+from rlc.records import define, field, frozen
 
 MOST_FILES = 2_000  # of a folder that code names
 _LARGE, _BLOCK = 2**26, 2**20  # of a larger file only every so many bytes are read
@@ -42,7 +40,9 @@ _READS_VARIABLES = {"environ", "getenv"}
 _READS_DOTENV = {"dotenv", "load_dotenv", "dotenv_values"}
 # The rooms, and modules beside them, whose code takes part in what a stage computes.
 _ROOMS = ("algo", "catalog", "chat", "data", "envs", "plan", "pricing", "runtime", "service")
-_UNRELATED = ("service/server", "service/conform", "runtime/reuse", "catalog/data")
+_UNRELATED = (
+    *("service/server", "service/conform", "runtime/reuse", "catalog/data", "catalog/kept"),
+)
 
 
 class UnknownContentError(Error):
@@ -110,7 +110,7 @@ def folder_digest(path: Path) -> str:
 @cache
 def rlc_digest() -> str:
     """Return the digest of the part of rlc that computes results, whatever its version says."""
-    home = Path(rlc.__file__).parent
+    home = Path(__file__).parents[2]
     left_out = tuple(str(home / name) for name in _UNRELATED)
     found = [*home.glob("*.py"), *(home / "service" / "tiny").rglob("*")]
     for room in _ROOMS:
@@ -179,11 +179,23 @@ def code_digest(file: str | Path, beside: Iterable[Path]) -> str:
     """Return the digest of a Python file and of what it uses; ``beside`` are the folders in which
     modules and files are looked for after its own. Raise UnknownContentError if any of it cannot be
     read."""
-    walk = _CodeWalk(tuple(dict.fromkeys(folder.resolve() for folder in beside)))
+    return _digest_of_code(file, beside)
+
+
+def own_code_digest(file: str | Path, beside: Iterable[Path]) -> str:
+    """Return the digest of a Python file with the modules and files of the user's own that it uses:
+    the same on every machine, and of what a new process would import. Raise UnknownContentError as
+    :func:`code_digest` does."""
+    return _digest_of_code(file, beside, own_only=True)
+
+
+def _digest_of_code(file: str | Path, beside: Iterable[Path], own_only: bool = False) -> str:
+    walk = _CodeWalk(tuple(dict.fromkeys(folder.resolve() for folder in beside)), own_only)
     walk.add("", Path(file))
     while walk.waiting:
         walk.read(*walk.waiting.pop())
-    walk.end()
+    if not own_only:
+        walk.end()
     return digest_of(part for pair in sorted(walk.found) for part in pair)
 
 
@@ -267,9 +279,11 @@ def _is_search_path(node: ast.AST) -> bool:
 
 @define
 class _CodeWalk:
-    """Collects what a file of Python uses, from file to file."""
+    """Collects what a file of Python uses, from file to file. ``own_only``: nothing of the machine
+    and of this process."""
 
     beside: tuple[Path, ...]
+    own_only: bool = False
     found: set[tuple[str, str]] = field(factory=set)
     waiting: list[tuple[str, Path]] = field(factory=list)
     _seen: set[Path] = field(factory=set)
@@ -291,7 +305,7 @@ class _CodeWalk:
             facts = _facts(str(file), state.st_size, state.st_ino, *changed)
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
             raise UnknownContentError(f"{file} cannot be read: {error}") from error
-        source = source_when_imported(str(file))
+        source = None if self.own_only else source_when_imported(str(file))
         if source is not None and digest_of([ast.dump(ast.parse(source))]) != facts.digest:
             raise UnknownContentError(f"{file} has changed since this process imported it")
         folders = (file.parent, *self.beside)
@@ -300,7 +314,7 @@ class _CodeWalk:
             homes = (file.parents[level - 1],) if level else folders
             named = [".".join(filter(None, (module, one))) for one in imported]
             own = [self._local(one, homes) for one in filter(None, (module, *named))]
-            if not level and not any(own):
+            if not (level or any(own) or self.own_only):
                 self._installed(module, named)
         dotenv = {".env"} if facts.names & _READS_DOTENV else set()
         for text, digest in named_files(facts.texts | dotenv, folders):
