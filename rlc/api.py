@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from rlc.errors import Error
 from rlc.lang import STDIN, read_source
+from rlc.plan import RUNS_FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -296,7 +297,9 @@ def explain(plan: Plan) -> Explanation:
 def reused(plan: Plan | None, roots: Sequence[Path] = ()) -> tuple[ReusedStage, ...]:
     """Return what a run of a plan would take from others; nothing without a folder of runs. Raise
     RunError if one of the ``roots`` is not there, and Error if a ``.env`` is unreadable."""
-    if plan is None or not (os.path.isdir("runs") or os.environ.get("RLC_REUSE_FROM") or roots):
+    if plan is None or not (
+        os.path.isdir(RUNS_FOLDER) or os.environ.get("RLC_REUSE_FROM") or roots
+    ):
         return ()
     from rlc.catalog import provide_keys
     from rlc.runtime import find_reuse, require_roots
@@ -308,7 +311,7 @@ def reused(plan: Plan | None, roots: Sequence[Path] = ()) -> tuple[ReusedStage, 
 
 def seen(plan: Plan | None) -> Mapping[str, Seen]:
     """Return what the runs in the folder ``runs`` have shown of the episodes of a plan."""
-    if plan is None or not os.path.isdir("runs"):
+    if plan is None or not os.path.isdir(RUNS_FOLDER):
         return {}
     from rlc.proof import episodes_seen
 

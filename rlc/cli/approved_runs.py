@@ -22,7 +22,7 @@ from rlc.api import load_plan
 from rlc.cli.commands.jobs.runs import run_rows
 from rlc.compile import SavedPlan, read_plan
 from rlc.errors import Error
-from rlc.plan import Plan, plan_hash, plan_to_dict
+from rlc.plan import RUNS_FOLDER, Plan, plan_hash, plan_to_dict
 from rlc.pricing import plan_cost, total_cost
 from rlc.runtime import is_run, new_folder, read_run
 
@@ -65,7 +65,6 @@ def _file(plan: Plan) -> Path:
     return Path(state) / "rlc" / "approved" / sha256(whole.encode()).hexdigest()
 
 
-_RUNS = Path("runs")
 _LOOKS = 0.1  # seconds between two looks at how the run stands
 
 
@@ -80,7 +79,7 @@ async def start(path: str, wait_seconds: float) -> dict[str, Any]:
         approved = False
     if not approved:
         require_approved(path)
-    folder = new_folder(_RUNS, Path(plan.recipe).stem)
+    folder = new_folder(Path(RUNS_FOLDER), Path(plan.recipe).stem)
     folder.rmdir()  # `rlc run` makes it, once the plan can be run
     command = [sys.executable, "-m", "rlc", "run", path, "--run-dir", str(folder), "--quiet"]
     with tempfile.TemporaryFile() as printed:

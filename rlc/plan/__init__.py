@@ -41,9 +41,9 @@ else:
             KeepPlan KlGuardPlan KlPlan LOCAL LossPlan MetricPlan ModelPlan ModelState OverlapPlan
             PlayersPlan PreferenceLossPlan PricePlan Sampling SamplingPlan SavePlan SchedulePlan
             TINKER is_hosted TeacherPlan TrackPlan teacher_of
-        paths: CHECKPOINTS_FOLDER HUB_DATASET JOURNAL_FILE PLAN_FILE RUN_WEIGHTS SAVED_SET
-            SAVED_SPLITS WHERE_PATHS_START file_part hub_dataset is_saved_set is_there located
-            rebased
+        paths: CHECKPOINTS_FOLDER HUB_DATASET JOURNAL_FILE PLAN_FILE RUNS_FOLDER RUN_WEIGHTS
+            SAVED_SET SAVED_SPLITS WHERE_PATHS_START file_part hub_dataset is_saved_set is_there
+            located rebased
         records: DataFile LONGEST_TTL Plan RECOGNISED REHEARSAL SCHEMA_VERSION SHORTEST_TTL
         sources: AnyData BuilderData Chats DATA Demonstrations EpisodeData FIELD FileData
             LabelledReplies Pairs PreferredPairs ReadData RowData Rows Samples Split base_split

@@ -18,6 +18,9 @@ HUB_DATASET = r"hub:([\w.-]+/[\w.-]+)(?:@([\w.-]+))?(?:/([^/@]+))?"
 # or "last" behind it. In a plan it always has both.
 RUN_WEIGHTS = r"(?!\w+://)(.+?)(?:@([A-Za-z_]\w*)(?::(\d+|best|last))?)?"
 
+# Where runs are, unless another folder is named.
+RUNS_FOLDER = "runs"
+
 # What is in the folder of a run; the checkpoints are those of the embedded engine.
 PLAN_FILE, JOURNAL_FILE, CHECKPOINTS_FOLDER = "plan.json", "journal.sqlite", "checkpoints"
 

@@ -23,6 +23,7 @@ from rlc.catalog import plan_from_file
 from rlc.plan import (
     JOURNAL_FILE,
     PLAN_FILE,
+    RUNS_FOLDER,
     EnvPlan,
     Evaluation,
     ModelPlan,
@@ -45,7 +46,7 @@ from rlc.pricing import (
 from rlc.records import evolve, frozen
 from rlc.runtime import METRICS_FILE, ROLLOUTS_FILE, Journal, Record, RunError, read_lines
 
-RUNS = Path("runs")
+RUNS = Path(RUNS_FOLDER)
 PROBE = "-probe-"  # in the name of a probe's folder
 _NEWEST, _MOST_LINES = 60, 20_000  # runs that are looked at, and episodes of one
 _FIRST_STEPS = 2  # of a training stage, whose episodes are those of the model as it begins

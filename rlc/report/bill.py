@@ -20,15 +20,14 @@ from rlc.plan import JOURNAL_FILE, StagePlan, in_dollars, is_hosted, plan_hash
 from rlc.plan.leaves import asked_models
 from rlc.pricing import LEVELS, Level, StageCost, needs_signal, stage_costs
 from rlc.records import field, frozen, values_of
-from rlc.report.measures import spend
+from rlc.report.measures import TokenKind, spend
 from rlc.report.run_files import TOKEN_KINDS, RunFiles, read_files
-from rlc.runtime import ROLLOUTS_FILE, Journal, read_lines, read_run
+from rlc.runtime import ROLLOUTS_FILE, SERVICE_FILE, Journal, read_lines, read_run
 from rlc.service import AccountUsage, BilledUsage, ServiceError, StoredCheckpoints
 
 TOLERANCE = 0.01  # up to which metered and billed tokens agree
 _OTHER_KINDS = ("checkpoints", "storage")
 _LISTED = {"prefill": "prefill", "cached": "cached", "sampled": "sample", "trained": "train"}
-_SERVICE_FILE = "service.jsonl"
 
 
 @frozen
@@ -175,13 +174,14 @@ def _bill(
 ) -> RunBill:
     stages = located_files(files.plan).stages
     costs = dict(zip((s.name for s in stages), stage_costs(stages), strict=True))
-    own = list(_sessions(path, usage))
+    own = list(_sessions(path, files, usage))
     events = [one for one in usage.events if one.session in own] if usage else []
     if usage is not None and not events:
         seen = "no usage of its sessions is billed yet: it lags by hours"
         unbilled = unbilled or (seen if own else "the run has noted no session")
+    kinds = spend(files).kinds
     lines = [
-        line for stage in stages for line in _lines(stage, stages, costs[stage.name], files, events)
+        line for stage in stages for line in _lines(stage, stages, costs[stage.name], kinds, events)
     ]
     if len(stages) > 1:
         lines += _sums(lines, events)
@@ -218,11 +218,11 @@ def _sum(amounts: Iterable[float | None]) -> float | None:
     return None if None in known else sum(one for one in known if one is not None)
 
 
-def _sessions(path: Path, usage: AccountUsage | None) -> Iterator[str]:
+def _sessions(path: Path, files: RunFiles, usage: AccountUsage | None) -> Iterator[str]:
     """Yield the sessions of a run: those that it has noted, and those that name it."""
-    noted = [r for r in read_lines(path / _SERVICE_FILE) if r.get("event") == "session"]
+    noted = [r for r in read_lines(path / SERVICE_FILE) if r.get("event") == "session"]
     found = [str(one["session_id"]) for one in noted if one.get("session_id")]
-    plan = plan_hash(read_files(path).plan) if usage else ""
+    plan = plan_hash(files.plan) if usage else ""
     for name, about in (usage.sessions if usage else {}).items():
         if about.get("rlc_run") == path.resolve().name and about.get("rlc_plan") == plan:
             found.append(name)
@@ -233,11 +233,11 @@ def _lines(
     stage: StagePlan,
     stages: Sequence[StagePlan],
     cost: StageCost,
-    files: RunFiles,
+    kinds: Iterable[TokenKind],
     events: Sequence[BilledUsage],
 ) -> Iterator[BillLine]:
     """Yield the kinds of a stage. What it asks of other models is part of it, as in its journal."""
-    metered = {one.kind: one for one in spend(files).kinds if one.stage == stage.name}
+    metered = {one.kind: one for one in kinds if one.stage == stage.name}
     price = model_price(stage.model)
     predicted = {level: _predicted(cost, level) for level in LEVELS}
     for kind in TOKEN_KINDS:

@@ -15,6 +15,7 @@ from rlc.plan import ModelPlan, Plan, StagePlan, Training
 from rlc.runtime.auxiliary import AuxiliaryModels
 from rlc.runtime.journal.database import PROBES, Meter
 from rlc.runtime.journal.folder import RunFolder
+from rlc.runtime.journal.metrics import SERVICE_FILE
 from rlc.runtime.probes import probe_loss, probe_seeds, probe_topk, probe_training
 from rlc.runtime.service_guard import ServiceGuard
 from rlc.service import (
@@ -25,8 +26,6 @@ from rlc.service import (
     TrainingClient,
     smaller_contexts,
 )
-
-SERVICE_FILE = "service.jsonl"
 
 S = TypeVar("S", bound=StagePlan)
 

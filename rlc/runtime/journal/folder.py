@@ -21,6 +21,7 @@ from rlc.catalog import located_files, paths_in, plan_from_file, plan_to_file
 from rlc.plan import (
     JOURNAL_FILE,
     PLAN_FILE,
+    RUNS_FOLDER,
     AnyData,
     Plan,
     PlanFormatError,
@@ -97,7 +98,7 @@ def made_and_locked(
     is_new = path is None or not path.exists()
     try:
         if path is None:
-            path = new_folder(Path("runs"), name)
+            path = new_folder(Path(RUNS_FOLDER), name)
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
             raise RunError(

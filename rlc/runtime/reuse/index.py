@@ -13,12 +13,12 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlc.plan import CHECKPOINTS_FOLDER, JOURNAL_FILE
+from rlc.plan import CHECKPOINTS_FOLDER, JOURNAL_FILE, RUNS_FOLDER
 from rlc.runtime.journal.database import Journal
 from rlc.runtime.records import RunError
 from rlc.runtime.reuse.identity import Identity
 
-RUNS = Path("runs")  # where runs are, unless they are told otherwise
+RUNS = Path(RUNS_FOLDER)
 INDEX_FILE = ".reuse.sqlite"
 KEYS = "reuse_keys"  # in the meta of a journal
 STEPS = "steps"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlc.cli.options import add_base_url
 from rlc.cli.output import UsageError
+from rlc.plan import RUNS_FOLDER
 from rlc.records import asdict
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ exit status: 0 listed or deleted, 1 something could not be deleted, 2 usage
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    root, text = Path("runs"), "the folder of runs (default runs)"
+    root, text = Path(RUNS_FOLDER), "the folder of runs (default runs)"
     parser.add_argument("root", nargs="?", type=Path, default=root, help=text)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--dry-run", action="store_true", help="delete nothing, which is the default")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlc.cli.summary import last_results
 from rlc.errors import Error
+from rlc.plan import RUNS_FOLDER
 from rlc.records import asdict
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _PIPE_WIDTH = 240  # columns if there is no terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    root, text = Path("runs"), "the folder (default runs)"
+    root, text = Path(RUNS_FOLDER), "the folder (default runs)"
     parser.add_argument("root", nargs="?", type=Path, default=root, help=text)
     text = "only the runs of this name (`rlc run --tag`)"
     parser.add_argument("--tag", metavar="NAME", help=text)

@@ -25,6 +25,7 @@ from rlc.cli.transcripts import (
     transcript,
 )
 from rlc.errors import Error
+from rlc.plan import RUNS_FOLDER
 
 if TYPE_CHECKING:
     from rlc.plan import Plan, Training
@@ -144,7 +145,7 @@ def _browse(args: argparse.Namespace) -> int:
         raise Error("the browser needs the package textual", hint)
     from rlc.cli.browser.app import open_browser
 
-    return open_browser(args.run_dir or Path("runs"))
+    return open_browser(args.run_dir or Path(RUNS_FOLDER))
 
 
 def _show(
