@@ -143,12 +143,19 @@ class GroupGrade:
         return asdict(self)
 
 
+def stage_environments(plan: Plan) -> Iterator[tuple[StagePlan, EnvPlan]]:
+    """Yield the environments of a plan with their stages, first of those that play them with their
+    own model."""
+    for stage in sorted(plan.stages, key=lambda stage: not stage.played):
+        for env in stage.environments:
+            yield stage, env
+
+
 def played_environments(plan: Plan) -> list[tuple[StagePlan, EnvPlan]]:
     """Return each environment of a plan once, with the first stage that plays it."""
     found: dict[str, tuple[StagePlan, EnvPlan]] = {}
-    for stage in sorted(plan.stages, key=lambda stage: not stage.played):
-        for env in stage.environments:
-            found.setdefault(env.name, (stage, env))
+    for stage, env in stage_environments(plan):
+        found.setdefault(env.name, (stage, env))
     return [*found.values()]
 
 

@@ -40,7 +40,7 @@ from rlc.plan import (
     shown_value,
 )
 from rlc.pricing import EstimatedQuantities, values_of
-from rlc.proof.grading import EpisodeGrade, opened, partial_opinion, to_end
+from rlc.proof.grading import EpisodeGrade, opened, partial_opinion, stage_environments, to_end
 from rlc.runtime import judged_after, read_metrics, run_plan
 
 State = Literal["passed", "failed", "skipped"]
@@ -172,9 +172,8 @@ class _Run:
     def _played(self) -> tuple[StagePlan, EnvPlan]:
         """The environment as a stage plays it, and that stage."""
         assert self.test.env is not None
-        stages = sorted(self.plan.stages, key=lambda stage: not stage.played)  # as in `rlc grade`
-        every = [(stage, env) for stage in stages for env in stage.environments]
-        return next(pair for pair in every if same_tasks(pair[1], self.test.env))
+        pairs = stage_environments(self.plan)
+        return next(pair for pair in pairs if same_tasks(pair[1], self.test.env))
 
     @cached_property
     def _rehearsal(self) -> Plan:

@@ -52,8 +52,8 @@ else:
             USUAL episode_of
         journal.folder: RunFolder command examples_file is_locked locked made_and_locked new_folder
         journal.metrics: COMPARISONS_FILE METRICS_FILE ROLLOUTS_FILE Record SERVICE_FILE
-            TIMELINE_FILE evaluation_results failures_by_cause is_number parse_line read_lines read_metrics
-            watched_so_far
+            TIMELINE_FILE evaluation_results failures_by_cause is_number parse_line read_lines
+            read_metrics watched_so_far
         journal.runs: GONE NOTHING_LEARNT RunInfo StageInfo is_run judged_after list_runs read_run
             version_of what_differs
         reuse.storage: Storage StoredItem stored
