@@ -46,7 +46,7 @@ def awaited(work: Coroutine[Any, Any, T]) -> T:
 @frozen(eq=False)
 class DatumOutcome:
     """A datum in its minibatch. ``gradient_T`` is that of the loss by the trainer's logprobs of the
-    targets; ``loss`` is None where logprobs decide it that were not kept: those of a teacher's
+    targets; ``loss`` is None if logprobs decide it that were not kept: those of a teacher's
     tokens, or of what comes between replies."""
 
     key: SequenceKey

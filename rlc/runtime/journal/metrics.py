@@ -214,7 +214,7 @@ def _components(rollout: Rollout) -> dict[str, Any]:
 
 
 TIMELINE_FILE = "timeline.jsonl"
-SERVICE_FILE = "service.jsonl"  # what a remote service was asked, and told
+SERVICE_FILE = "service.jsonl"  # sessions and events of a remote service
 
 
 @define(eq=False)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @frozen
 class FirstMessage:
-    """The first message to a player. ``server`` is None where it samples through the process of the
+    """The first message to a player. ``server`` is None if it samples through the process of the
     run. ``waits``: it has to say when all that it plays waits for answers."""
 
     server: str | None
@@ -150,7 +150,7 @@ class ForgetQuestion:
 
 @frozen
 class PlayerState:
-    """Told every second: what tasks under way have used, the state of the limiter, what the service
+    """Sent every second: what tasks under way have used, the state of the limiter, what the service
     owes, and by how many seconds the event loop was late each time that it was looked at."""
 
     usages: Mapping[int, Usage]
